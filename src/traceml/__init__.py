@@ -1,0 +1,1 @@
+"""`import traceml`: the same module under its short name."""

@@ -1,0 +1,107 @@
+"""The step record: one closed training step as 48 signed 64-bit integers.
+
+Every column has the same width so that the writer is one ``struct`` call and the reader one
+``numpy.frombuffer``. Durations are nanoseconds on the host clock (``time.perf_counter_ns``) unless
+the name starts with ``dev_``. The exclusive columns of one record partition the interval between
+two step ends, so summing them over a run accounts for every nanosecond of it::
+
+    close - previous close = input_wait + h2d + forward + backward + optimizer + named phases
+                             + residual_* + between_* + own
+
+The first record is the exception: what came before its own work is start-up, so it begins with
+``between_other_ns == 0`` and the sum is its own.
+
+This module is imported in the training process: standard library only.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+COLUMNS: tuple[str, ...] = (
+    "step",  # process-local index, from 0
+    "begin_ns",  # close_ns minus every exclusive column of this record
+    "open_ns",  # the traced window opened (after the first fetch of the step)
+    "close_ns",  # the traced window closed
+    "input_wait_ns",  # the training thread waited for the batches of this step
+    "h2d_ns",
+    "forward_ns",
+    "backward_ns",
+    "optimizer_ns",
+    "residual_other_ns",  # inside the window, in no phase and of no known cause
+    "residual_validation_ns",  # an evaluation pass inside the window
+    "residual_checkpoint_ns",  # torch.save inside the window
+    "between_validation_ns",
+    "between_checkpoint_ns",
+    "between_gc_ns",
+    "between_loader_ns",  # creating and ending the loader's iterator
+    "between_handlers_ns",  # framework callbacks after the step
+    "between_other_ns",
+    "own_ns",  # TraceML's own work, taken out of the columns above
+    "gc_ns",  # collections inside the window; overlaps the phase they interrupted
+    "gc_collections",
+    "dev_h2d_ns",
+    "dev_forward_ns",
+    "dev_backward_ns",
+    "dev_optimizer_ns",
+    "dev_step_ns",  # the window on the device clock
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "microbatches",  # batches that went through a backward
+    "updates",  # optimizer steps that took effect, all optimizers
+    "samples",
+    "tokens",
+    "flags",
+    "observed",
+    "boundaries",  # timed calls in this record (what the own cost was computed from)
+    "user_0_ns",
+    "user_1_ns",
+    "user_2_ns",
+    "user_3_ns",
+    "user_4_ns",
+    "user_5_ns",
+    "user_6_ns",
+    "user_7_ns",
+    "fetches",  # batches fetched from training loaders
+    "global_step",  # the framework's own step number, -1 when there is none
+    "comm_ns",  # collectives on the training thread, overlaps the phase they are in
+    "arrival_ns",  # when this rank arrived at the first collective of the step
+    "reserved",
+)
+INDEX: dict[str, int] = {name: i for i, name in enumerate(COLUMNS)}
+N_COLUMNS = len(COLUMNS)
+RECORD_BYTES = 8 * N_COLUMNS
+USER_SLOTS = 8
+
+WINDOW_PHASES: tuple[str, ...] = ("h2d", "forward", "backward", "optimizer")
+"""Phases inside the traced step; each has the column ``<name>_ns``."""
+
+RESIDUAL_COLUMNS = ("residual_other_ns", "residual_validation_ns", "residual_checkpoint_ns")
+BETWEEN_CAUSES: tuple[str, ...] = ("validation", "checkpoint", "gc", "loader", "handlers", "other")
+"""Causes of time between steps; each has the column ``between_<cause>_ns``."""
+
+
+class Observed(IntFlag):
+    """Which measurements of a record were really made; an unset bit means unavailable, not zero."""
+
+    INPUT = 1
+    H2D = 2
+    FORWARD = 4
+    BACKWARD = 8
+    OPTIMIZER = 16
+    DEVICE = 32
+    MEMORY = 64
+    SAMPLES = 128
+    TOKENS = 256
+    COMM = 512
+
+
+class Flags(IntFlag):
+    """What kind of step a record is."""
+
+    MARKED = 1  # the user's trace_step or a framework's window; else inferred
+    UPDATE_SKIPPED = 2  # an update was attempted and did not take effect (AMP)
+    FIRST_OF_EPOCH = 4  # holds the first batch of a loader's iteration
+    TAIL = 8  # not a step: what followed the last step, at exit
+    NO_OPTIMIZER = 16  # inferred without any optimizer object (hand-written update)
+    COMPILED = 32  # a compiler ran inside this step

@@ -1,0 +1,1 @@
+"""KEEP: the memory-mapped step log and the files beside it."""

@@ -1,0 +1,48 @@
+"""Where things lie in a spool folder and in a step log's header.
+
+A spool folder is private to one run (mode 0700, files 0600, local disk or memory). Each training
+process writes ``steps-<pid>-<segment>.tlog`` segments and one ``facts-<pid>.json``.
+
+A segment is a 4096-byte header and ``capacity`` fixed-width records. The header's integers are
+signed, 64-bit, little-endian, at the offsets below; a JSON description of the record starts at
+``LAYOUT_OFFSET`` and is padded with zero bytes. A record is written first and ``COUNT`` last, so a
+reader never sees half a record: one writer, one reader, no lock. The newest record may still be
+amended (a second optimizer of the same step) until the next one is written or the file is closed.
+"""
+
+from __future__ import annotations
+
+MAGIC = b"TRACEML1"
+HEADER_BYTES = 4096
+LAYOUT_OFFSET = 1024
+RECORDS_PER_SEGMENT = 16_384
+
+# offset -> int64
+HEADER_SIZE = 8
+RECORD_SIZE = 16
+CAPACITY = 24
+SEGMENT = 32
+FIRST_STEP = 40  # records written in all earlier segments
+PID = 48
+RANK = 56  # -1: not known
+LOCAL_RANK = 64
+WORLD_SIZE = 72
+ORIGIN_PERF_NS = 80  # when the probe attached to this process
+ORIGIN_UNIX_NS = 88
+COUNT = 96  # complete records in this segment
+SETTLED = 104  # records whose device columns are final; -1: no device clock, all are
+ABORTED = 112  # aborted steps so far
+DROPPED = 120  # closed steps that could not be kept
+OPEN_NS = 128  # a step has been open since; 0: none
+CLOSED = 136  # 1: no more records will come in this segment
+NEXT_SEGMENT = 144  # 1: the writer went on in the next segment
+
+
+def segment_name(pid: int, segment: int) -> str:
+    """File name of one step-log segment."""
+    return f"steps-{pid}-{segment:05d}.tlog"
+
+
+def facts_name(pid: int) -> str:
+    """File name of a process's facts."""
+    return f"facts-{pid}.json"
