@@ -15,7 +15,7 @@ from __future__ import annotations
 MAGIC = b"TRACEML1"
 HEADER_BYTES = 4096
 LAYOUT_OFFSET = 1024
-RECORDS_PER_SEGMENT = 16_384
+RECORDS_PER_SEGMENT = 4096
 
 # offset -> int64
 HEADER_SIZE = 8

@@ -1,0 +1,235 @@
+"""The step log's reader: follows a process's segments while they grow, or reads them afterwards.
+
+Files are read with ``os.pread``, not mapped: a file cut short under a map would kill the collector.
+Nothing a file says is believed before it was checked against the file's size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceml_ai.errors import TraceMLError
+from traceml_ai.schema.facts import ProcessFacts
+from traceml_ai.schema.step import N_COLUMNS, RECORD_BYTES
+from traceml_ai.spool import layout
+
+__all__ = ["Header", "LogReader", "open_spool"]
+
+Records = NDArray[np.int64]
+_SEGMENT_FILE = re.compile(r"steps-(\d+)-(\d{5,})\.tlog")
+_MAX_FACTS_BYTES = 1 << 20
+_MAX_CAPACITY = 1 << 24
+_BLOCK_RECORDS = 65_536
+
+
+class Header(NamedTuple):
+    """The integers of one segment's header; see `traceml_ai.spool.layout`."""
+
+    capacity: int
+    segment: int
+    first_step: int
+    pid: int
+    rank: int
+    local_rank: int
+    world_size: int
+    origin_perf_ns: int
+    origin_unix_ns: int
+    count: int
+    settled: int
+    aborted: int
+    dropped: int
+    open_ns: int
+    closed: bool
+    next_segment: bool
+
+
+def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
+    """Check and unpack a header.
+
+    Raises:
+        TraceMLError: This is no step log, of another version, or damaged.
+    """
+    if len(raw) < layout.HEADER_BYTES or not raw.startswith(layout.MAGIC):
+        raise TraceMLError(f"{path}: not a TraceML step log (bad or short header)")
+
+    def at(offset: int) -> int:
+        return cast(int, struct.unpack_from("<q", raw, offset)[0])
+
+    if at(layout.HEADER_SIZE) != layout.HEADER_BYTES or at(layout.RECORD_SIZE) != RECORD_BYTES:
+        raise TraceMLError(f"{path}: step log of another TraceML version; read it with that one")
+    capacity, count = at(layout.CAPACITY), at(layout.COUNT)
+    room = (file_bytes - layout.HEADER_BYTES) // RECORD_BYTES
+    if not (0 < capacity <= _MAX_CAPACITY and 0 <= count <= capacity):
+        raise TraceMLError(f"{path}: damaged step log (capacity {capacity}, count {count})")
+    return Header(
+        capacity=capacity,
+        segment=at(layout.SEGMENT),
+        first_step=at(layout.FIRST_STEP),
+        pid=at(layout.PID),
+        rank=at(layout.RANK),
+        local_rank=at(layout.LOCAL_RANK),
+        world_size=at(layout.WORLD_SIZE),
+        origin_perf_ns=at(layout.ORIGIN_PERF_NS),
+        origin_unix_ns=at(layout.ORIGIN_UNIX_NS),
+        # A file cut short keeps the records that are really there.
+        count=max(0, min(count, room)),
+        settled=at(layout.SETTLED),
+        aborted=max(0, at(layout.ABORTED)),
+        dropped=max(0, at(layout.DROPPED)),
+        open_ns=at(layout.OPEN_NS),
+        closed=bool(at(layout.CLOSED)),
+        next_segment=bool(at(layout.NEXT_SEGMENT)),
+    )
+
+
+def _read_header(path: Path) -> Header:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(layout.HEADER_BYTES)
+            return _parse_header(raw, os.fstat(file.fileno()).st_size, path)
+    except OSError as error:
+        raise TraceMLError(f"{path}: can't be read ({error.strerror})") from error
+
+
+def _read_records(path: Path, start: int, stop: int) -> Records:
+    """Records ``start`` to ``stop`` of one segment, as an array of shape ``(n, N_COLUMNS)``."""
+    if stop <= start:
+        return np.empty((0, N_COLUMNS), dtype=np.int64)
+    with path.open("rb") as file:
+        file.seek(layout.HEADER_BYTES + start * RECORD_BYTES)
+        raw = file.read((stop - start) * RECORD_BYTES)
+    whole = len(raw) // RECORD_BYTES
+    array = np.frombuffer(raw, dtype="<i8", count=whole * N_COLUMNS)
+    return array.astype(np.int64, copy=False).reshape(whole, N_COLUMNS)
+
+
+class LogReader:
+    """Reads the step log of one process, from the first record on, each record once.
+
+    Args:
+        folder: The spool folder.
+        pid: The process that writes.
+    """
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        self._folder = folder
+        self.pid = pid
+        self._segment = self._first_segment()
+        self._cursor = 0
+        self._consumed: list[Path] = []
+        self.header = _read_header(self._path(self._segment))
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / layout.segment_name(self.pid, segment)
+
+    def _first_segment(self) -> int:
+        numbers = [n for p, n in _segments(self._folder) if p == self.pid]
+        if not numbers:
+            raise TraceMLError(f"{self._folder}: no step log of process {self.pid}")
+        return min(numbers)
+
+    def read_new(self) -> Records:
+        """Records that can no longer change and were not read before; shape ``(n, 48)``.
+
+        At most some 65,000 records a call; call again until it returns none.
+        """
+        return self._read(final=False)
+
+    def read_rest(self) -> Records:
+        """Like `read_new`, with the newest record too: for a process that writes no more."""
+        return self._read(final=True)
+
+    def _read(self, *, final: bool) -> Records:
+        blocks: list[Records] = []
+        total = 0
+        while total < _BLOCK_RECORDS:
+            header = self.header = _read_header(self._path(self._segment))
+            block = _read_records(
+                self._path(self._segment), self._cursor, _final_count(header, final=final)
+            )
+            self._cursor += len(block)
+            total += len(block)
+            blocks.append(block)
+            if not self._advance(header):
+                break
+        return np.concatenate(blocks)
+
+    def _advance(self, header: Header) -> bool:
+        """Step to the next segment when this one is read to its end."""
+        done = header.next_segment and self._cursor >= header.count
+        if not (done and self._path(self._segment + 1).exists()):
+            return False
+        self._consumed.append(self._path(self._segment))
+        self._segment += 1
+        self._cursor = 0
+        return True
+
+    def facts(self) -> ProcessFacts:
+        """What the process says of itself; empty while it has not, or if that file is damaged."""
+        return read_facts(self._folder, self.pid)
+
+    def consumed_bytes(self) -> int:
+        """Bytes of segments that were read to their end and still lie there."""
+        return sum(path.stat().st_size for path in self._consumed if path.exists())
+
+    def discard_consumed(self) -> None:
+        """Delete the segments that were read to their end."""
+        for path in self._consumed:
+            path.unlink(missing_ok=True)
+        self._consumed.clear()
+
+
+def _final_count(header: Header, *, final: bool) -> int:
+    """How many records of a segment can no longer change."""
+    if final:
+        return header.count
+    count = header.count if header.closed or header.next_segment else header.count - 1
+    if header.settled >= 0:
+        count = min(count, header.settled)
+    return max(0, count)
+
+
+def read_facts(folder: Path, pid: int) -> ProcessFacts:
+    """Read ``facts-<pid>.json``; an absent or damaged file gives no facts."""
+    try:
+        with (folder / layout.facts_name(pid)).open("rb") as file:
+            found = json.loads(file.read(_MAX_FACTS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return ProcessFacts()
+    return cast(ProcessFacts, found) if isinstance(found, dict) else ProcessFacts()
+
+
+def _segments(folder: Path) -> list[tuple[int, int]]:
+    """``(pid, segment)`` of every step-log file in the folder."""
+    found = []
+    for name in os.listdir(folder):
+        match = _SEGMENT_FILE.fullmatch(name)
+        if match:
+            found.append((int(match[1]), int(match[2])))
+    return found
+
+
+def open_spool(folder: Path, known: frozenset[int] = frozenset()) -> list[LogReader]:
+    """Readers for the processes that have a step log in ``folder``, by process id.
+
+    Args:
+        folder: A spool folder.
+        known: Process ids that are already being read.
+
+    Files that are no (complete) step log yet are left for the next call.
+    """
+    readers = []
+    for pid in sorted({pid for pid, _ in _segments(folder)} - known):
+        try:
+            readers.append(LogReader(folder, pid))
+        except TraceMLError:
+            continue
+    return readers

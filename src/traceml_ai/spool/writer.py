@@ -1,0 +1,208 @@
+"""The step log's writer: memory-mapped segments, one ``pack_into`` a step.
+
+Runs in the training process: standard library only, no thread, no lock. Space is reserved when a
+segment is created, so a full disk is an error here and now, never a SIGBUS at step 40,000.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from traceml_ai.schema.step import COLUMNS, N_COLUMNS, RECORD_BYTES
+from traceml_ai.spool import layout
+
+_RECORD = struct.Struct(f"<{N_COLUMNS}q")
+_INT = struct.Struct("<q")
+
+__all__ = ["Identity", "StepLogWriter"]
+
+
+class Identity(NamedTuple):
+    """Who writes: the header fields that do not change with the steps. ``-1``: not known."""
+
+    pid: int
+    rank: int
+    local_rank: int
+    world_size: int
+    origin_perf_ns: int
+    origin_unix_ns: int
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Allocate ``size`` bytes for real; raises ``OSError`` where they are not to be had."""
+    fallocate = getattr(os, "posix_fallocate", None)
+    if fallocate is not None:
+        fallocate(fd, 0, size)
+        return
+    os.write(fd, bytes(size))
+
+
+def _create(path: str, size: int) -> mmap.mmap:
+    """Create and map a private file of ``size`` reserved bytes."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _reserve(fd, size)
+        return mmap.mmap(fd, size)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+class _Segment:
+    """One mapped file and the index of its first record."""
+
+    def __init__(
+        self, folder: str, who: Identity, number: int, first: int, capacity: int, settled: int
+    ) -> None:
+        path = os.path.join(folder, layout.segment_name(who.pid, number))
+        self.map = _create(path, layout.HEADER_BYTES + capacity * RECORD_BYTES)
+        self.first = first
+        fields = {
+            layout.HEADER_SIZE: layout.HEADER_BYTES,
+            layout.RECORD_SIZE: RECORD_BYTES,
+            layout.CAPACITY: capacity,
+            layout.SEGMENT: number,
+            layout.FIRST_STEP: first,
+            layout.PID: who.pid,
+            layout.RANK: who.rank,
+            layout.LOCAL_RANK: who.local_rank,
+            layout.WORLD_SIZE: who.world_size,
+            layout.ORIGIN_PERF_NS: who.origin_perf_ns,
+            layout.ORIGIN_UNIX_NS: who.origin_unix_ns,
+            layout.SETTLED: settled,
+        }
+        for offset, value in fields.items():
+            _INT.pack_into(self.map, offset, value)
+        described = json.dumps({"columns": COLUMNS, "format": "<q"}).encode()
+        self.map[layout.LAYOUT_OFFSET : layout.LAYOUT_OFFSET + len(described)] = described
+        # Last: a reader takes the file for a step log once the magic is there.
+        self.map[0 : len(layout.MAGIC)] = layout.MAGIC
+
+    def put(self, offset: int, value: int) -> None:
+        _INT.pack_into(self.map, offset, value)
+
+
+class StepLogWriter:
+    """Appends step records to a spool folder.
+
+    Args:
+        folder: The run's spool folder; it must exist.
+        who: Header fields of this process.
+        capacity: Records per segment.
+        settles_later: True when a device clock fills in columns after a record was appended; the
+            reader then waits for `settle`.
+
+    Raises:
+        OSError: The first segment could not be created (no space, no permission).
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        who: Identity,
+        *,
+        capacity: int = layout.RECORDS_PER_SEGMENT,
+        settles_later: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._who = who
+        self._capacity = capacity
+        self._settled_start = 0 if settles_later else -1
+        self._segment = _Segment(folder, who, 0, 0, capacity, self._settled_start)
+        self._earlier: _Segment | None = None
+        self._number = 0
+        self.count = 0  # records in all segments
+        self._in_segment = 0
+        self.dropped = 0
+        self._full = False
+        self._pack: Callable[..., None] = _RECORD.pack_into
+        self._store: Callable[..., None] = _INT.pack_into
+
+    def append(self, values: Sequence[int]) -> None:
+        """Add one record of `N_COLUMNS` integers."""
+        n = self._in_segment
+        if n >= self._capacity:
+            if not self._rotate():
+                self.dropped += 1
+                self._segment.put(layout.DROPPED, self.dropped)
+                return
+            n = 0
+        view = self._segment.map
+        self._pack(view, layout.HEADER_BYTES + n * RECORD_BYTES, *values)
+        self._store(view, layout.COUNT, n + 1)
+        self._in_segment = n + 1
+        self.count += 1
+
+    def amend(self, values: Sequence[int]) -> None:
+        """Replace the newest record (a step turned out to go on)."""
+        if self._in_segment and not self._full:
+            offset = layout.HEADER_BYTES + (self._in_segment - 1) * RECORD_BYTES
+            self._pack(self._segment.map, offset, *values)
+
+    def patch(self, index: int, columns: dict[int, int]) -> None:
+        """Fill in columns of the record with running number ``index`` (0 is the first ever)."""
+        segment = self._segment
+        if index < segment.first:
+            if self._earlier is None or index < self._earlier.first:
+                return
+            segment = self._earlier
+        base = layout.HEADER_BYTES + (index - segment.first) * RECORD_BYTES
+        for column, value in columns.items():
+            self._store(segment.map, base + 8 * column, value)
+
+    def settle(self, count: int) -> None:
+        """Declare the first ``count`` records final: no `patch` will follow for them."""
+        if self._earlier is not None:
+            first = self._segment.first
+            self._earlier.put(layout.SETTLED, min(count, first) - self._earlier.first)
+            if count >= first:
+                self._earlier = None
+        self._segment.put(layout.SETTLED, max(0, count - self._segment.first))
+
+    def put(self, offset: int, value: int) -> None:
+        """Store one header integer in the current segment."""
+        self._segment.put(offset, value)
+
+    def identify(self, who: Identity) -> None:
+        """Correct the identity once the process group is up."""
+        self._who = who
+        self.put(layout.RANK, who.rank)
+        self.put(layout.LOCAL_RANK, who.local_rank)
+        self.put(layout.WORLD_SIZE, who.world_size)
+
+    def close(self) -> None:
+        """Declare that no record will follow. The files stay for the reader."""
+        if self._settled_start >= 0:
+            self.settle(self.count)
+        self.put(layout.CLOSED, 1)
+
+    def _rotate(self) -> bool:
+        """Go on in a new segment; False when there is no room for one (tried once per record)."""
+        try:
+            following = _Segment(
+                self._folder,
+                self._who,
+                self._number + 1,
+                self.count,
+                self._capacity,
+                self._settled_start,
+            )
+        except OSError:
+            self._full = True
+            return False
+        for offset in (layout.ABORTED, layout.DROPPED, layout.OPEN_NS):
+            following.map[offset : offset + 8] = self._segment.map[offset : offset + 8]
+        self._segment.put(layout.NEXT_SEGMENT, 1)
+        self._earlier = self._segment if self._settled_start >= 0 else None
+        self._segment = following
+        self._number += 1
+        self._in_segment = 0
+        self._full = False
+        return True
