@@ -1,0 +1,391 @@
+"""``final_summary.json`` as values: what a run was, where its time went, what to change first.
+
+Every figure that may be unknown is ``None`` (JSON ``null``), never 0. Units are in the names; a
+``share_pct`` is a share of total (mean) time, so the shares of a step add up to 100.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from traceml_ai.errors import TraceMLError
+from traceml_ai.schema.run import Status  # noqa: TC001  msgspec reads the annotations
+
+SCHEMA_VERSION = 1
+
+Severity = Literal["info", "warning", "critical"]
+Confidence = Literal["low", "medium", "high"]
+EvidenceValue: TypeAlias = float | int | str | bool | list[float | int | str | None] | None
+
+STEP_TIME_KINDS = (
+    "INPUT_BOUND",
+    "H2D_BOUND",
+    "COMPUTE_BOUND",
+    "RESIDUAL_HEAVY",
+    "HOST_BOUND",
+    "COMM_BOUND",
+    "INPUT_STRAGGLER",
+    "COMPUTE_STRAGGLER",
+    "H2D_STRAGGLER",
+    "STRAGGLER",
+    "BALANCED",
+    "INCOMPLETE_DATA",
+    "NO_DATA",
+)
+OVER_THE_RUN_KINDS = (
+    "SLOWDOWN",
+    "PERIODIC_STALL",
+    "EPOCH_START_STALL",
+    "GC_PAUSES",
+    "OUTSIDE_HEAVY",
+)
+STEP_MEMORY_KINDS = (
+    "BALANCED",
+    "HIGH_PRESSURE",
+    "IMBALANCE",
+    "MEMORY_RISING",
+    "MEMORY_CREEP",
+    "NO_DATA",
+)
+PROCESS_KINDS = (
+    "NORMAL",
+    "HIGH_CPU",
+    "HOST_MEMORY_PRESSURE",
+    "MEMORY_RISING",
+    "MEMORY_CREEP",
+    "NO_DATA",
+)
+SYSTEM_KINDS = (
+    "NORMAL",
+    "HIGH_CPU",
+    "HIGH_RAM",
+    "LOW_GPU_UTILIZATION",
+    "MODERATE_GPU_UTILIZATION",
+    "GPU_THROTTLED",
+    "GPU_MEMORY_PRESSURE",
+    "NO_DATA",
+)
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a finding holds. ``None``: not narrowed down in that respect."""
+
+    ranks: list[int] | None = None
+    node: str | None = None
+    process: str | None = None  # "main process" or "loader workers"
+    phase: str | None = None  # a key of step_time.phases, or a cause of between_by_cause
+    first_step: int | None = None
+    last_step: int | None = None
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What following the advice would buy; only present when it can be estimated honestly."""
+
+    step_ms: float | None = None  # mean step time afterwards
+    low_ms: float | None = None
+    high_ms: float | None = None
+    speedup: float | None = None  # of the training loop, 1.0 = none
+    saved_share_pct: float | None = None  # of the training loop's time (steps and between steps)
+    num_workers: int | None = None  # the number of workers it was computed for
+    basis: str = ""  # what the figure rests on, in one sentence
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing found in a run.
+
+    ``findings`` are ordered by ``saved_s``: the seconds of this run that fixing it would have saved.
+    """
+
+    kind: str
+    severity: Severity
+    section: str  # step_time, step_memory, process or system
+    scope: Scope = Scope()
+    why: str  # one sentence with the number
+    next: str  # one sentence: what to do
+    evidence: dict[str, EvidenceValue] = {}
+    estimate: Estimate | None = None
+    confidence: Confidence = "medium"
+    cost_ms_per_step: float | None = None  # averaged over the steady steps
+    saved_s: float | None = None
+
+
+class RunSection(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran, and how it ended."""
+
+    name: str
+    status: Status
+    exit_code: int | None = None
+    started_at: str | None = None  # ISO 8601, UTC
+    duration_s: float | None = None  # the training process's life
+    command: list[str] = []
+    framework: str | None = None
+    mode: str | None = None  # "marked" or "inferred" steps
+    world_size: int | None = None
+    nodes: int | None = None
+    steps: int = 0  # closed steps, warm-up included, of the first rank
+    updates: int | None = None  # optimizer steps that took effect
+    microbatches: int | None = None
+    samples: int | None = None
+    aborted_steps: int = 0
+    skipped_updates: int = 0
+    dropped_steps: int = 0  # closed but not kept: counted, averaged nowhere
+    exception: str | None = None
+    devices: list[str] = []
+    versions: dict[str, str] = {}
+    model: list[str] = []
+    optimizers: list[str] = []
+    batch_size: int | None = None
+    num_workers: int | None = None
+    persistent_workers: bool | None = None
+    accumulation: int | None = None
+    precision: str | None = None
+    threads: int | None = None
+
+
+class PhaseStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase. Means, quantiles and shares are of the steady steps, ``total_s`` of the whole run."""
+
+    mean_ms: float | None = None  # over the steps that saw the phase
+    median_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    total_s: float | None = None
+    share_pct: float | None = None  # of step time; None for between_steps
+    loop_share_pct: float | None = None  # of step time and time between steps together
+    coverage: float | None = None  # fraction of the steps that saw it, 0..1
+
+
+class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's steady step."""
+
+    rank: int | None = None
+    pid: int | None = None
+    steps: int = 0
+    step_ms: float | None = None
+    median_step_ms: float | None = None
+    input_wait_ms: float | None = None
+    h2d_ms: float | None = None
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    optimizer_ms: float | None = None
+    residual_ms: float | None = None
+    between_steps_ms: float | None = None
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Step time over the whole run, first step to last, in at most about 120 points."""
+
+    first_step: list[int] = []  # index of the first step of each point
+    steps: list[int] = []  # steps in each point
+    mean_ms: list[float | None] = []
+    max_ms: list[float | None] = []
+
+
+class Blocks(msgspec.Struct, frozen=True, kw_only=True):
+    """Means of consecutive blocks of steady steps, for comparing two runs of autocorrelated steps."""
+
+    steps_per_block: int = 0  # 0: none
+    phases: dict[str, list[float | None]] = {}  # "step", each phase and "between_steps", in ms
+
+
+class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a steady step's time goes."""
+
+    diagnosis: str
+    severity: Severity = "info"
+    clock: Literal["host", "device"] = "host"
+    steps: int = 0  # steady steps, behind every figure here
+    warmup_steps: int = 0
+    warmup_s: float | None = None
+    step_ms: float | None = None  # mean step time
+    median_step_ms: float | None = None
+    p95_step_ms: float | None = None
+    p99_step_ms: float | None = None
+    dataloader_pct: float | None = None  # input wait's share of step time
+    h2d_pct: float | None = None
+    forward_pct: float | None = None
+    backward_pct: float | None = None
+    optimizer_pct: float | None = None
+    residual_pct: float | None = None
+    phases: dict[str, PhaseStats] = {}  # in the order of a step; then between_steps
+    user_phases: list[str] = []  # which keys of phases the user named
+    residual_by_cause: dict[str, float | None] = {}  # ms per step: validation, checkpoint, other
+    gc_ms: float | None = None  # collections inside the step, ms per step; overlaps phases
+    ranks: list[RankRow] = []
+    series: Series = Series()
+    blocks: Blocks = Blocks()
+
+
+class StepMemorySection(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak device memory per step."""
+
+    diagnosis: str
+    severity: Severity = "info"
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    growth_bytes_per_step: float | None = None
+    steps: int = 0
+
+
+class BetweenByCause(msgspec.Struct, frozen=True, kw_only=True):
+    """Time between steps by cause. ``traceml_s`` is TraceML's own work on the training thread."""
+
+    validation_s: float | None = None
+    checkpoint_s: float | None = None
+    gc_s: float | None = None
+    loader_s: float | None = None
+    handlers_s: float | None = None
+    other_s: float | None = None
+    traceml_s: float | None = None
+
+
+class TimeSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Every second of the run: ``total_s = startup_s + steps_s + between_steps_s + shutdown_s``.
+
+    All but ``total_s`` are ``None`` when no step was seen.
+    """
+
+    total_s: float | None = None
+    startup_s: float | None = None
+    steps_s: float | None = None
+    between_steps_s: float | None = None
+    shutdown_s: float | None = None
+    between_by_cause: BetweenByCause = BetweenByCause()
+
+
+class ThroughputSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates over the steady period, time between steps included. One rank's samples are its own."""
+
+    samples_per_sec: float | None = None
+    tokens_per_sec: float | None = None
+    updates_per_sec: float | None = None
+    steps_per_sec: float | None = None
+
+
+class SystemSection(msgspec.Struct, frozen=True, kw_only=True):
+    """The host, whoever used it."""
+
+    diagnosis: str
+    severity: Severity = "info"
+    hostname: str | None = None
+    host_cpus: int | None = None
+    cpu_pct: float | None = None  # mean, of all processors
+    cpu_pct_max: float | None = None
+    used_bytes_max: int | None = None
+    total_bytes: int | None = None
+    samples: int = 0
+
+
+class ProcessSection(msgspec.Struct, frozen=True, kw_only=True):
+    """The training process and its loader workers against what they may use."""
+
+    diagnosis: str
+    severity: Severity = "info"
+    usable_cpus: float | None = None
+    usable_cpus_source: str | None = None
+    cpu_pct: float | None = None  # of the usable processors, main process and workers
+    main_cpu_cores: float | None = None  # processors kept busy, on average
+    workers_cpu_cores: float | None = None
+    main_rss_bytes: int | None = None  # last
+    main_rss_peak_bytes: int | None = None
+    main_growth_bytes_per_step: float | None = None  # over the late part of the run
+    workers: int | None = None  # most seen at once
+    workers_pss_bytes: int | None = None  # last seen while there were workers
+    workers_pss_peak_bytes: int | None = None
+    workers_growth_bytes_per_step: float | None = None
+    memory_limit_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    samples: int = 0
+
+
+class OverheadSection(msgspec.Struct, frozen=True, kw_only=True):
+    """What measuring cost the training thread."""
+
+    us_per_step: float | None = None
+    share_pct: float | None = None  # of step time and time between steps
+    attach_ms: float | None = None  # once, at start
+    memory_bytes: int | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """``final_summary.json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    traceml_version: str
+    run: RunSection
+    diagnosis: Finding  # the primary finding
+    findings: list[Finding]  # all of them, most costly first
+    step_time: StepTimeSection
+    step_memory: StepMemorySection
+    time: TimeSection
+    throughput: ThroughputSection
+    system: SystemSection
+    process: ProcessSection
+    overhead: OverheadSection
+    warnings: list[str]  # what was not seen, and why
+
+
+def encode(summary: Summary) -> bytes:
+    """Write a summary as strict, readable JSON (NaN and infinities become ``null``)."""
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
+    return (_NUMBER_LIST.sub(_on_one_line, text) + "\n").encode()
+
+
+def decode(data: bytes | str, *, source: str = "the summary") -> Summary:
+    """Read a summary written by this or an older version.
+
+    Args:
+        data: The file's content.
+        source: How to call it in an error, usually its path.
+
+    Raises:
+        TraceMLError: Not JSON, cut off, another tool's file, damaged, or written by a newer version.
+    """
+    fields = _json_object(data, source)
+    version = fields.get("schema_version")
+    if "traceml_version" not in fields or not isinstance(version, int) or version < 1:
+        raise TraceMLError(
+            f"{source} is JSON but not a TraceML summary (no traceml_version and integer "
+            f"schema_version in it): name a final_summary.json"
+        )
+    if version > SCHEMA_VERSION:
+        raise TraceMLError(
+            f"{source} was written by a newer TraceML (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}): update traceml to read it"
+        )
+    try:
+        return msgspec.convert(fields, Summary)
+    except msgspec.ValidationError as error:
+        raise TraceMLError(
+            f"{source} is damaged: {error}; write it again or view the run folder"
+        ) from None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the published JSON Schema (2020-12) of ``final_summary.json``."""
+    return msgspec.json.schema(Summary)
+
+
+# Raw line breaks never occur inside a JSON string, so this matches structure only.
+_NUMBER_LIST = re.compile(r"\[\n\s+(?:(?:-?\d[\d.eE+-]*|null),?\s+)+\]")
+
+
+def _on_one_line(match: re.Match[str]) -> str:
+    return " ".join(match.group().split()).replace("[ ", "[").replace(" ]", "]")
+
+
+def _json_object(data: bytes | str, source: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            raise TraceMLError(
+                f"{source} is cut off (it ends in the middle): write it again or view the run folder"
+            ) from None
+        raise TraceMLError(f"{source} is not JSON ({error}): name a final_summary.json") from None
+    if not isinstance(value, dict):
+        raise TraceMLError(f"{source} is JSON but not a TraceML summary: name a final_summary.json")
+    return value
