@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from traceml_ai.errors import TraceMLError
-from traceml_ai.schema.run import Status  # noqa: TC001  msgspec reads the annotations
+from traceml_ai.schema.run import Status
 
 SCHEMA_VERSION = 1
 
@@ -96,7 +96,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing found in a run.
 
-    ``findings`` are ordered by ``saved_s``: the seconds of this run that fixing it would have saved.
+    ``findings`` are ordered by ``saved_s``: what fixing it would have saved of this run.
     """
 
     kind: str
@@ -146,7 +146,7 @@ class RunSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase. Means, quantiles and shares are of the steady steps, ``total_s`` of the whole run."""
+    """One phase: figures of the steady steps, but ``total_s`` of the whole run."""
 
     mean_ms: float | None = None  # over the steps that saw the phase
     median_ms: float | None = None
@@ -185,7 +185,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of consecutive blocks of steady steps, for comparing two runs of autocorrelated steps."""
+    """Means of consecutive steady steps, for comparing runs of autocorrelated steps."""
 
     steps_per_block: int = 0  # 0: none
     phases: dict[str, list[float | None]] = {}  # "step", each phase and "between_steps", in ms
@@ -342,7 +342,7 @@ def decode(data: bytes | str, *, source: str = "the summary") -> Summary:
         source: How to call it in an error, usually its path.
 
     Raises:
-        TraceMLError: Not JSON, cut off, another tool's file, damaged, or written by a newer version.
+        TraceMLError: Not JSON, cut off, another tool's, damaged, or from a newer version.
     """
     fields = _json_object(data, source)
     version = fields.get("schema_version")
@@ -359,9 +359,7 @@ def decode(data: bytes | str, *, source: str = "the summary") -> Summary:
     try:
         return msgspec.convert(fields, Summary)
     except msgspec.ValidationError as error:
-        raise TraceMLError(
-            f"{source} is damaged: {error}; write it again or view the run folder"
-        ) from None
+        raise TraceMLError(f"{source} is damaged ({error}): write it again or view the run folder") from None
 
 
 def json_schema() -> dict[str, Any]:
@@ -383,7 +381,7 @@ def _json_object(data: bytes | str, source: str) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         if "truncated" in str(error):
             raise TraceMLError(
-                f"{source} is cut off (it ends in the middle): write it again or view the run folder"
+                f"{source} is cut off in the middle: write it again or view the run folder"
             ) from None
         raise TraceMLError(f"{source} is not JSON ({error}): name a final_summary.json") from None
     if not isinstance(value, dict):
