@@ -1,0 +1,55 @@
+# Every target sets itself up from a fresh clone; the set-up runs once (the stamp file).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+DEMO := .demo
+
+.PHONY: help setup demo test check bench format clean
+
+help:
+	@echo "make demo    train two real models under traceml and show what it says"
+	@echo "make test    run every test"
+	@echo "make check   format, lint, types, import contracts, documentation"
+	@echo "make bench   measure what measuring costs"
+
+setup: $(READY)
+
+# torch first and by itself: it is the user's, and installing traceml must not move it.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $@
+
+demo: $(READY)
+	@rm -rf $(DEMO)
+	@echo "== A CNN on handwritten digits: no code changed =="
+	$(BIN)/traceml run --logs-dir $(DEMO)/logs --run-name digits examples/digits.py
+	@echo "== A character-level transformer, batches sliced from memory: no code changed =="
+	$(BIN)/traceml run --logs-dir $(DEMO)/logs --run-name transformer examples/char_transformer.py
+	@echo "== The first card again, from its JSON =="
+	$(BIN)/traceml view $(DEMO)/logs/digits/final_summary.json
+
+# Fast suites first: a broken rule should not wait for a training run.
+test: $(READY)
+	$(BIN)/python -m coverage run -m pytest tests --ignore tests/launch --ignore tests/integration
+	$(BIN)/python -m coverage report
+	$(BIN)/python -m pytest tests/launch
+	$(BIN)/python -m pytest tests/integration
+
+check: $(READY)
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m mkdocs build --quiet --strict
+
+bench: $(READY)
+	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done
+
+format: $(READY)
+	$(BIN)/python -m ruff format .
+	$(BIN)/python -m ruff check --fix .
+
+clean:
+	rm -rf $(DEMO) site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
