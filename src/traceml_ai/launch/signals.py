@@ -1,0 +1,96 @@
+"""The launcher outlives the signals that end training, and passes on those that reached only itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from traceml_ai.launch.witness import Witness
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGBREAK")
+
+_GRACE_S = 0.05
+"""A sender that signals one process after the other needs a moment to get round."""
+
+
+def relayed() -> list[signal.Signals]:
+    """Return the signals to relay; one that is ignored here (``nohup``) is ignored by the child as well."""
+    known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+class Relay:
+    """Notes the signals sent to the launcher, for the training process.
+
+    Create it before the training process, so that no signal is lost in between. A handler of our own
+    becomes the default again in the child.
+    """
+
+    def __init__(self) -> None:
+        self._received: list[int] = []
+        self._signals = relayed()
+        self._witness = self._call_witness()
+        self.wake, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self.wake, False)
+        for number in self._signals:
+            signal.signal(number, self._note)
+
+    def pass_on(self, send: Callable[[int], None]) -> None:
+        """Hand the received signals on, each once, but not those that everyone was sent.
+
+        Args:
+            send: Sends a signal to the training process.
+        """
+        if not self._received:
+            return
+        time.sleep(_GRACE_S)
+        reached = self._witness.ask() if self._witness else None
+        for number in self._take():
+            if self._reached_launcher_only(number, reached):
+                send(number)
+
+    def pass_on_all(self, send: Callable[[int], None]) -> None:
+        """Hand on everything received before the training process was there to receive it."""
+        if self._received and self._witness:
+            self._witness.ask()
+        for number in self._take():
+            send(number)
+
+    def training_is_over(self) -> None:
+        """End the witness, and let SIGQUIT end what the launcher still does."""
+        if self._witness:
+            self._witness.dismiss()
+        if hasattr(signal, "SIGQUIT") and signal.SIGQUIT in self._signals:
+            signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+    def _call_witness(self) -> Witness | None:
+        if not (hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")):
+            return None
+        try:
+            return Witness(self._signals)
+        except OSError:
+            return None
+
+    def _take(self) -> list[int]:
+        """Empty the list of received signals, while a handler may add to it."""
+        taken: list[int] = []
+        while self._received:
+            number = self._received.pop(0)
+            if number not in taken:
+                taken.append(number)
+        return taken
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(number)
+        with contextlib.suppress(OSError):  # full: somebody is about to look anyway
+            os.write(self._bell, b"!")
+
+    @staticmethod
+    def _reached_launcher_only(number: int, reached: frozenset[int] | None) -> bool:
+        # Without a witness: Ctrl-C goes to the whole group, the others are mostly sent to one process.
+        return number != signal.SIGINT if reached is None else number not in reached
