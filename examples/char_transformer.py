@@ -45,7 +45,7 @@ class CharTransformer(nn.Module):
         super().__init__()
         self.context = context
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = nn.Parameter(0.02 * torch.randn(context, width))
+        self.positions = nn.Parameter(torch.randn(context, width))
         self.blocks = nn.Sequential(*(Block(width, heads=4) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary)
