@@ -1,0 +1,1 @@
+"""Facts: what the step records and samples say, without judging it."""

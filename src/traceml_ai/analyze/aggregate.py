@@ -1,0 +1,132 @@
+"""One rank's whole run in bounded memory, fed with blocks of step records as they come.
+
+Nothing here depends on how the records were cut into blocks: one block of a million records and a
+million blocks of one give the same aggregate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceml_ai.analyze.buckets import Buckets, BucketView
+from traceml_ai.analyze.columns import EXT, HISTOGRAMMED, N_EXT, Rows, column, extend, observed_mask
+from traceml_ai.analyze.keepers import Head, Ring, Slowest
+from traceml_ai.schema.step import INDEX, Flags, Observed
+from traceml_ai.stats import loghist
+
+HEAD_RECORDS = 512
+RECENT_RECORDS = 8192
+SLOWEST_RECORDS = 256
+
+Ints = NDArray[np.int64]
+
+
+class RankAggregate:
+    """Everything the analysis needs from one training process, whatever the number of steps.
+
+    Example:
+        >>> aggregate = RankAggregate()
+        >>> aggregate.add(reader.read_new())  # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self.marked = False
+        self.excluded = 0  # inferred steps beside marked ones: the user's marks win
+        self.tails = 0
+        self.tail_sums: Ints = np.zeros(N_EXT, dtype=np.int64)
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self.count = 0
+        self.first_begin_ns: int | None = None
+        self.last_close_ns: int | None = None
+        self.sums: Ints = np.zeros(N_EXT, dtype=np.int64)
+        self.epoch_starts = 0
+        self.epoch_start_sums: Ints = np.zeros(N_EXT, dtype=np.int64)
+        self.histograms: dict[str, Ints] = {}
+        self.observed: dict[Observed, int] = dict.fromkeys(Observed, 0)
+        self.flags: dict[Flags, int] = dict.fromkeys(Flags, 0)
+        self._head = Head(HEAD_RECORDS)
+        self._recent = Ring(RECENT_RECORDS)
+        self._slowest = Slowest(SLOWEST_RECORDS)
+        self._buckets = Buckets()
+
+    def add(self, block: NDArray[Any]) -> None:
+        """Take in records, shape ``(n, 48)``, that follow the ones before."""
+        tail = (block[:, INDEX["flags"]] & int(Flags.TAIL)) != 0
+        if tail.any():
+            self._add_tails(block[tail])
+            block = block[~tail]
+        block = self._without_excluded(block)
+        if len(block):
+            self._add_steps(extend(block, self.last_close_ns))
+
+    def _add_tails(self, block: NDArray[Any]) -> None:
+        # Without a gap: where a tail begins is where its own columns say.
+        self.tails += len(block)
+        self.tail_sums += extend(block, None).sum(axis=0)
+
+    def _without_excluded(self, block: NDArray[Any]) -> NDArray[Any]:
+        marked = (block[:, INDEX["flags"]] & int(Flags.MARKED)) != 0
+        if not self.marked:
+            if not marked.any():
+                return block
+            self.marked = True
+            self.excluded += self.count
+            self._start_over()
+        self.excluded += int((~marked).sum())
+        return block[marked]
+
+    def _add_steps(self, rows: Rows) -> None:
+        if self.first_begin_ns is None:
+            self.first_begin_ns = int(rows[0, EXT["begin_ns"]])
+        self.last_close_ns = int(rows[-1, EXT["close_ns"]])
+        self.count += len(rows)
+        self.sums += rows.sum(axis=0)
+        self._count_bits(rows)
+        self._count_durations(rows)
+        first = rows[(column(rows, "flags") & int(Flags.FIRST_OF_EPOCH)) != 0]
+        self.epoch_starts += len(first)
+        self.epoch_start_sums += first.sum(axis=0)
+        for part in (self._head, self._recent, self._slowest, self._buckets):
+            part.add(rows)
+
+    def _count_bits(self, rows: Rows) -> None:
+        observed, flags = column(rows, "observed"), column(rows, "flags")
+        for bit in Observed:
+            self.observed[bit] += int(np.count_nonzero(observed & int(bit)))
+        for flag in Flags:
+            self.flags[flag] += int(np.count_nonzero(flags & int(flag)))
+
+    def _count_durations(self, rows: Rows) -> None:
+        for name in HISTOGRAMMED:
+            values = column(rows, name)[observed_mask(rows, name)]
+            if len(values) == 0:
+                continue
+            counted = loghist.count(values)
+            known = self.histograms.get(name)
+            self.histograms[name] = counted if known is None else known + counted
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step is still kept in full."""
+        return self.count <= RECENT_RECORDS
+
+    def head(self) -> Rows:
+        """Return the first records, extended columns, at most ``HEAD_RECORDS``."""
+        return self._head.rows()
+
+    def recent(self) -> Rows:
+        """Return the most recent records, oldest first, at most ``RECENT_RECORDS``."""
+        return self._recent.rows()
+
+    def slowest(self) -> Rows:
+        """Return the records with the longest turn of the loop, slowest first."""
+        return self._slowest.rows()
+
+    def buckets(self) -> BucketView:
+        """Return the whole run in time buckets."""
+        return self._buckets.view()
