@@ -1,0 +1,181 @@
+"""The collector: wakes, reads the logs, samples the processes, keeps the summary on disk fresh.
+
+It runs in the launcher, single-threaded, beside the training process, which takes no notice of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from traceml_ai.collect.family import descendants
+from traceml_ai.collect.files import Files
+from traceml_ai.collect.limits import read_machine
+from traceml_ai.collect.notes import Guard, Notes
+from traceml_ai.collect.oom import OomWatch
+from traceml_ai.collect.publish import Publisher
+from traceml_ai.collect.sampler import Processes, Sampler
+from traceml_ai.collect.series import SampleSeries
+from traceml_ai.collect.tail import KEPT_BYTES, Tail
+from traceml_ai.diagnose.summarize import summarize
+from traceml_ai.schema.run import RunInfo, Status
+from traceml_ai.schema.samples import MachineFacts
+from traceml_ai.schema.summary import Summary, encode
+from traceml_ai.spool.runfolder import SUMMARY_FILE, Manifest
+
+MIN_PAUSE_S = 0.05
+PAUSE_PER_ELAPSED = 1 / 20
+"""A short run gets samples every 50 ms; by 20 s into the run there is one a second."""
+
+FIRST_SUMMARY_S = 1.0
+SUMMARY_EVERY_S = 5.0
+SUMMARY_BUDGET = 0.01
+"""Share of a core for rewriting the summary: that of a very long run takes longer to make."""
+
+
+class Collector:
+    """Watches one run.
+
+    Args:
+        manifest: What was started.
+        publisher: Where the summary goes.
+        notes: What went wrong so far, and will.
+        files: The file system with ``/proc`` and ``/sys``.
+        clock: Nanoseconds, the clock of the step records.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        publisher: Publisher,
+        notes: Notes,
+        *,
+        files: Files | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        files = files or Files(notes=notes)
+        self._manifest = manifest
+        self._publisher = publisher
+        self._notes = notes
+        self._clock = clock
+        self._guard = Guard(notes)
+        self._tail = Tail(_path(manifest.spool), notes, kept_bytes=KEPT_BYTES)
+        self._sampler = Sampler(Processes(files), notes, clock=clock)
+        self._series: dict[int, SampleSeries] = {}
+        self._ours: dict[int, bool] = {}
+        self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
+        self._oom = OomWatch(files)
+        self.machine: MachineFacts | None = self._guard("reading the machine", read_machine, files, os.environ)
+
+    def pause_s(self) -> float:
+        """Return how long to sleep until the next tick, in seconds."""
+        elapsed_s = (self._clock() - self._manifest.start_ns) / 1e9
+        longest = max(MIN_PAUSE_S, self._manifest.interval_s)
+        return min(longest, max(MIN_PAUSE_S, elapsed_s * PAUSE_PER_ELAPSED))
+
+    def tick(self) -> None:
+        """Read the logs, sample, and rewrite the summary when it is due."""
+        self._guard("reading the step log", self._tail.poll)
+        self._guard("sampling", self._sample)
+        if self._clock() >= self._summary_due_ns:
+            self._guard("the running summary", self._rewrite)
+
+    def finish(self, status: Status, exit_code: int, *, end_ns: int) -> Summary | None:
+        """Read what is left of the logs and write the final summary.
+
+        Args:
+            status: How the run ended.
+            exit_code: What the shell sees.
+            end_ns: When the training process was gone.
+
+        Returns:
+            The summary; ``None`` only after an error of our own, which was said.
+        """
+        self._guard("reading the end of the step log", self._tail.finish)
+        self._guard("looking for kills", self._remark_kills, status)
+        summary = self._guard("the summary", self._summary, status, exit_code, end_ns)
+        if summary is not None:
+            self._guard("writing the summary", self._publisher.write, SUMMARY_FILE, encode(summary))
+        return summary
+
+    def _sample(self) -> None:
+        for sample in self._sampler.sample(self._pids()):
+            self._series.setdefault(sample.pid, SampleSeries()).add(sample)
+
+    def _pids(self) -> list[int]:
+        """Return the processes to sample: those that train, the started one until any does.
+
+        A process in a process-id namespace of its own logs under an id that is another process's
+        here, so an id must belong to a descendant of the one that was started.
+        """
+        child = self._manifest.child_pid
+        if child is None:
+            return []
+        for pid in self._tail.pids:
+            if pid not in self._ours:
+                self._ours[pid] = pid == child or pid in descendants(child)
+        return [pid for pid, ours in self._ours.items() if ours] or [child]
+
+    def _rewrite(self) -> None:
+        begin = self._clock()
+        summary = self._summary("running", None, begin)
+        self._publisher.write(SUMMARY_FILE, encode(summary))
+        cost_ns = self._clock() - begin
+        self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / SUMMARY_BUDGET))
+
+    def _summary(self, status: Status, exit_code: int | None, end_ns: int) -> Summary:
+        samples = [sample for series in self._series.values() for sample in series.samples()]
+        run = run_info(
+            self._manifest,
+            status,
+            exit_code,
+            end_ns=end_ns,
+            machine=self.machine,
+            warnings=self._notes.messages(),
+        )
+        return summarize(run, self._tail.inputs(), samples)
+
+    def _remark_kills(self, status: Status) -> None:
+        kills = self._oom.kills()
+        if not kills:
+            return
+        if status == "killed":
+            message = "out of memory: the kernel killed the training process"
+        else:
+            message = f"out of memory: the kernel killed {kills} process(es) in this control group"
+        self._notes.add("oom", message)
+
+
+def run_info(
+    manifest: Manifest,
+    status: Status,
+    exit_code: int | None,
+    *,
+    end_ns: int,
+    machine: MachineFacts | None,
+    warnings: list[str],
+) -> RunInfo:
+    """Return a run as the analysis takes it."""
+    return RunInfo(
+        name=_text(manifest.name),
+        status=status,
+        exit_code=exit_code,
+        started_at=manifest.started_at,
+        start_ns=manifest.start_ns,
+        end_ns=end_ns,
+        command=[_text(word) for word in manifest.command],
+        traceml_version=manifest.traceml_version,
+        machine=machine,
+        warnings=warnings,
+    )
+
+
+def _text(word: str) -> str:
+    """Return a word of the command line, which need not be valid Unicode, as JSON can hold it."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
