@@ -78,7 +78,8 @@ class RankAggregate:
             self.excluded += self.count
             self._start_over()
         self.excluded += int((~marked).sum())
-        return block[marked]
+        kept: NDArray[Any] = block[marked]
+        return kept
 
     def _add_steps(self, rows: Rows) -> None:
         if self.first_begin_ns is None:

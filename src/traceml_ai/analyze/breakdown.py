@@ -1,0 +1,130 @@
+"""Where a steady step's time goes, phase by phase, on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from traceml_ai.analyze.columns import EXT, USER_COLUMNS, Rows
+from traceml_ai.analyze.steady import Steady
+from traceml_ai.schema.step import USER_SLOTS, WINDOW_PHASES, Observed
+
+Clock = Literal["host", "device"]
+BETWEEN = "between_steps"
+
+
+class PhaseFigures(NamedTuple):
+    """One phase of the steady steps; ``None`` throughout when it was never observed."""
+
+    mean_ns: float | None
+    median_ns: float | None
+    p95_ns: float | None
+    p99_ns: float | None
+    total_ns: int | None  # of the whole run
+    per_step_ns: float | None  # averaged over all steady steps, whether they saw it or not
+    share: float | None  # of step time, 0..1; None for the time between steps
+    loop_share: float | None  # of step time and time between steps
+    coverage: float
+
+
+class Breakdown(NamedTuple):
+    """The steady step."""
+
+    clock: Clock
+    steps: int
+    step_ns: float
+    median_step_ns: float | None
+    p95_step_ns: float | None
+    p99_step_ns: float | None
+    loop_ns: float  # step + between steps, without our own work
+    phases: dict[str, PhaseFigures]  # in the order of a step, then between_steps
+    user_phases: list[str]
+
+    def share(self, phase: str) -> float | None:
+        """Return a phase's share of step time, 0..1; ``None`` when it was not observed."""
+        figures = self.phases.get(phase)
+        return figures.share if figures else None
+
+    def per_step_ns(self, phase: str) -> float | None:
+        """Return a phase's time per steady step; ``None`` when it was not observed."""
+        figures = self.phases.get(phase)
+        return figures.per_step_ns if figures else None
+
+
+def clock_of(observed: dict[Observed, int], steps: int, warmup_observed: int) -> Clock:
+    """Return the clock for the whole window: the device's only when every steady step has it."""
+    return "device" if steps > 0 and observed[Observed.DEVICE] - warmup_observed >= steps else "host"
+
+
+def user_phase_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the summary's phase name -> column of the phases that the user named.
+
+    A name that is also one of ours gets a prefix, so that no figure is overwritten.
+    """
+    ours = {"input_wait", *WINDOW_PHASES, "residual", BETWEEN, "step"}
+    pairs = zip(names[:USER_SLOTS], USER_COLUMNS, strict=False)
+    return {(f"user.{name}" if name in ours else name): column for name, column in pairs}
+
+
+def break_down(
+    steady: Steady, run_totals: Rows, clock: Clock, user_phases: Sequence[str]
+) -> Breakdown | None:
+    """Return the breakdown of the steady steps; ``None`` when there is none.
+
+    Args:
+        steady: The steady part.
+        run_totals: Sums of every column over the whole run, warm-up included.
+        clock: Whose durations to use.
+        user_phases: The names of the user's phases, by slot.
+    """
+    if steady.steps == 0:
+        return None
+    names = user_phase_names(user_phases)
+    step = "step_ns" if clock == "host" else "dev_total_ns"
+    step_total = steady.total_ns(step)
+    columns = _columns(clock, names)
+    phases = {
+        name: _figures(steady, run_totals, column, step_total, in_step=name != BETWEEN)
+        for name, column in columns.items()
+    }
+    return Breakdown(
+        clock=clock,
+        steps=steady.steps,
+        step_ns=step_total / steady.steps,
+        median_step_ns=steady.quantile_ns(step, 0.5),
+        p95_step_ns=steady.quantile_ns(step, 0.95),
+        p99_step_ns=steady.quantile_ns(step, 0.99),
+        loop_ns=(step_total + steady.total_ns("between_ns")) / steady.steps,
+        phases=phases,
+        user_phases=list(names) if clock == "host" else [],
+    )
+
+
+def _columns(clock: Clock, user: dict[str, str]) -> dict[str, str]:
+    device = "dev_" if clock == "device" else ""
+    columns = {"input_wait": "input_wait_ns"}
+    columns |= {phase: f"{device}{phase}_ns" for phase in WINDOW_PHASES}
+    # The user's phases are timed on the host only: they can't share a breakdown with the device's.
+    columns |= user if clock == "host" else {}
+    return columns | {"residual": f"{device}residual_ns", BETWEEN: "between_ns"}
+
+
+def _figures(
+    steady: Steady, run_totals: Rows, column: str, step_total: int, *, in_step: bool
+) -> PhaseFigures:
+    coverage = steady.coverage(column) or 0.0
+    if coverage == 0:
+        return PhaseFigures(None, None, None, None, None, None, None, None, 0.0)
+    total = steady.total_ns(column)
+    loop_total = step_total + steady.total_ns("between_ns")
+    return PhaseFigures(
+        mean_ns=steady.mean_ns(column),
+        median_ns=steady.quantile_ns(column, 0.5),
+        p95_ns=steady.quantile_ns(column, 0.95),
+        p99_ns=steady.quantile_ns(column, 0.99),
+        total_ns=int(run_totals[EXT[column]]),
+        per_step_ns=total / steady.steps,
+        share=total / step_total if in_step and step_total else None,
+        loop_share=total / loop_total if loop_total else None,
+        coverage=coverage,
+    )

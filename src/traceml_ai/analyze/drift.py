@@ -1,0 +1,110 @@
+"""Whether the step became slower at some point and stayed so, and which phase grew."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceml_ai.analyze.aggregate import RankAggregate
+from traceml_ai.analyze.columns import EXT, USER_COLUMNS
+from traceml_ai.analyze.steady import Steady
+from traceml_ai.schema.step import WINDOW_PHASES
+from traceml_ai.stats import changepoint, robust
+
+MIN_STEPS = 40  # twenty on either side
+_MIN_SIDE_PART = 0.1
+_BLOCKS = 12  # each side is looked at in so many blocks
+_LATE_PARTS = 3
+
+_PHASES: dict[str, str] = {
+    "input_wait": "input_wait_ns",
+    **{phase: f"{phase}_ns" for phase in WINDOW_PHASES},
+    "residual": "residual_ns",
+    **{name: name for name in USER_COLUMNS},
+}
+
+
+class Drift(NamedTuple):
+    """Two levels of the step time, before and after the point that separates them best."""
+
+    from_step: int
+    steps_after: int
+    before_ns: float  # medians
+    after_ns: float
+    lowest_late_ns: float  # smallest median of the thirds after the change
+    superiority: float  # probability that a block after is slower than one before
+    phase: str  # the one that grew most
+    phase_growth_ns: float  # medians where records are complete, means of buckets else
+    other_growth_ns: float  # of all the other phases together
+    other_before_ns: float
+
+
+class _Points(NamedTuple):
+    """One observation per step, or per bucket of steps in a long run."""
+
+    step_ns: NDArray[np.float64]
+    phases: dict[str, NDArray[np.float64]]
+    first: NDArray[np.int64]  # index of each point's first step
+
+
+def find_drift(aggregate: RankAggregate, steady: Steady) -> Drift | None:
+    """Split the steady run where its level changes most; ``None`` when it is too short."""
+    if steady.steps < MIN_STEPS:
+        return None
+    points = _from_rows(steady) if steady.complete else _from_buckets(aggregate, steady.warmup)
+    n = len(points.step_ns)
+    at = changepoint.split(points.step_ns, max(_side(steady, n), int(n * _MIN_SIDE_PART)))
+    return None if at is None else _describe(points, at, steady)
+
+
+def _side(steady: Steady, points: int) -> int:
+    return max(1, -(-MIN_STEPS * points // (2 * steady.steps)))
+
+
+def _describe(points: _Points, at: int, steady: Steady) -> Drift:
+    before, after = points.step_ns[:at], points.step_ns[at:]
+    growth = {
+        name: robust.median(values[at:]) - robust.median(values[:at])
+        for name, values in points.phases.items()
+    }
+    phase = max(growth, key=lambda name: growth[name])
+    before_ns = robust.median(before)
+    after_ns = robust.median(after)
+    end = int(points.first[0]) + steady.steps
+    return Drift(
+        from_step=int(points.first[at]),
+        steps_after=end - int(points.first[at]),
+        before_ns=before_ns,
+        after_ns=after_ns,
+        lowest_late_ns=float(robust.block_medians(after, _LATE_PARTS).min()),
+        superiority=robust.superiority(
+            robust.block_medians(before, _BLOCKS), robust.block_medians(after, _BLOCKS)
+        ),
+        phase=phase,
+        phase_growth_ns=growth[phase],
+        other_growth_ns=(after_ns - before_ns) - growth[phase],
+        other_before_ns=before_ns - robust.median(points.phases[phase][:at]),
+    )
+
+
+def _from_rows(steady: Steady) -> _Points:
+    rows = steady.rows.astype(np.float64)
+    return _Points(
+        rows[:, EXT["step_ns"]],
+        {name: rows[:, EXT[column]] for name, column in _PHASES.items()},
+        steady.rows[:, EXT["step"]],
+    )
+
+
+def _from_buckets(aggregate: RankAggregate, warmup: int) -> _Points:
+    view = aggregate.buckets()
+    first = np.arange(len(view.counts), dtype=np.int64) * view.width
+    kept = first >= warmup
+    means = view.sums[kept] / view.counts[kept, None]
+    return _Points(
+        view.median_step_ns()[kept],
+        {name: means[:, EXT[column]] for name, column in _PHASES.items()},
+        first[kept],
+    )
