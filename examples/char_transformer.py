@@ -103,7 +103,8 @@ def main() -> None:
             model.eval()
             with torch.no_grad():
                 held = sum(
-                    loss_of(model, take_batch(held_out, args.batch_size, args.context)).item() for _ in range(5)
+                    loss_of(model, take_batch(held_out, args.batch_size, args.context)).item()
+                    for _ in range(5)
                 )
             model.train()
             print(f"step {step:4d}  loss {loss.item():.3f}  held-out loss {held / 5:.3f}")

@@ -23,7 +23,7 @@ IMAGE_SIZE = 32
 
 
 class Digits(Dataset[tuple[Tensor, int]]):
-    """8x8 scans enlarged to 32x32; the training part is rotated, scaled, shifted and blurred anew each time."""
+    """8x8 scans enlarged to 32x32; training images are distorted anew each time."""
 
     def __init__(self, images: Tensor, labels: list[int], *, augment: bool) -> None:
         self.images = images

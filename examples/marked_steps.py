@@ -7,10 +7,11 @@ one warning that nobody is measuring.
 from __future__ import annotations
 
 import torch
-import traceml
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader
+
+import traceml
 
 traceml.init(mode="auto")
 

@@ -1,0 +1,1 @@
+"""TELL: the summary as a text card and as files."""

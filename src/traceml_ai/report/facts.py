@@ -1,0 +1,114 @@
+"""The lines of the card below the table: where the rest of the time went, rates, memory, cost."""
+
+from __future__ import annotations
+
+from traceml_ai.report.text import NOT_AVAILABLE, apportion, millis, number, size
+from traceml_ai.report.words import CAUSE_WORDS
+from traceml_ai.schema.summary import StepMemorySection, Summary, TimeSection
+
+_UNITS = ((3600.0 * 3, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
+_SHOWN_AT_ALL = 0.0005  # seconds, or ms a step
+
+
+def between_line(summary: Summary) -> str:
+    """Time between steps: a step's average, its share of the loop, and the causes over the run."""
+    stats = summary.step_time.phases.get("between_steps")
+    causes = _causes(summary.time)
+    if stats is None or stats.mean_ms is None:
+        return f"Between steps: {causes or NOT_AVAILABLE}"
+    share = "" if stats.loop_share_pct is None else f", {stats.loop_share_pct:.1f} % of the loop"
+    return f"Between steps: {millis(stats.mean_ms)} a step{share}" + (f": {causes}" if causes else "")
+
+
+def _causes(time: TimeSection) -> str:
+    fields = {name.removesuffix("_s"): getattr(time.between_by_cause, name) for name in _cause_fields(time)}
+    shown = {name: s for name, s in fields.items() if s is not None and s >= _SHOWN_AT_ALL}
+    ordered = sorted(shown, key=lambda name: shown[name], reverse=True)
+    return ", ".join(f"{CAUSE_WORDS.get(name, name)} {number(shown[name])} s" for name in ordered)
+
+
+def _cause_fields(time: TimeSection) -> tuple[str, ...]:
+    return time.between_by_cause.__struct_fields__
+
+
+def residual_line(summary: Summary) -> str | None:
+    """What is known of the residual; ``None`` when nothing is."""
+    causes = summary.step_time.residual_by_cause
+    known = {k: ms for k, ms in causes.items() if k != "other" and ms is not None and ms >= _SHOWN_AT_ALL}
+    if not known:
+        return None
+    return "Residual holds: " + ", ".join(f"{name} {millis(ms)} a step" for name, ms in known.items())
+
+
+def coverage_line(summary: Summary) -> str | None:
+    """Phases that only some steps had; ``None`` when there are none. Means are of the steps that had it."""
+    partial = {
+        name: stats.coverage
+        for name, stats in summary.step_time.phases.items()
+        if stats.coverage is not None and 0 < stats.coverage < 0.995  # noqa: PLR2004  shows as 100 %
+    }
+    if not partial:
+        return None
+    return "In part of the steps: " + ", ".join(f"{name} {100 * c:.0f} %" for name, c in partial.items())
+
+
+def run_line(summary: Summary) -> str:
+    """Every second of the run."""
+    time = summary.time
+    parts = (time.startup_s, time.steps_s, time.between_steps_s, time.shutdown_s)
+    known = [part for part in parts if part is not None]
+    if time.total_s is None or len(known) < len(parts):
+        return f"Run: {NOT_AVAILABLE if time.total_s is None else number(time.total_s) + ' s'}"
+    scale, unit = next((scale, unit) for least, scale, unit in _UNITS if time.total_s >= least)
+    shown = apportion([part / scale for part in known])
+    names = ("start-up", "steps", "between", "shut-down")
+    split = " + ".join(f"{name} {value:,.1f}" for name, value in zip(names, shown, strict=True))
+    return f"Run: {sum(shown):,.1f} {unit} = {split}"
+
+
+def rate_line(summary: Summary) -> str:
+    """Throughput over the steady part of the run, and the processors it kept busy."""
+    rates = summary.throughput
+    tokens = "" if rates.tokens_per_sec is None else f", {number(rates.tokens_per_sec)} tokens/s"
+    return (
+        f"Throughput: {number(rates.samples_per_sec)} samples/s{tokens}, "
+        f"{number(rates.steps_per_sec)} steps/s · CPU: {_cpu(summary)}"
+    )
+
+
+def _cpu(summary: Summary) -> str:
+    process = summary.process
+    busy = [cores for cores in (process.main_cpu_cores, process.workers_cpu_cores) if cores is not None]
+    if not busy:
+        return NOT_AVAILABLE
+    usable = "" if process.usable_cpus is None else f" of {process.usable_cpus:g} usable"
+    return f"{number(sum(busy), 2)}{usable} busy"
+
+
+def memory_line(summary: Summary) -> str:
+    """Host memory of the main process and its workers, device memory of a step."""
+    process, device = summary.process, summary.step_memory
+    limit = "" if process.memory_limit_bytes is None else f", limit {size(process.memory_limit_bytes)}"
+    workers = "no workers" if process.workers == 0 else f"workers {size(process.workers_pss_peak_bytes)}"
+    return (
+        f"Peak memory: main process {size(process.main_rss_peak_bytes)}, {workers}, "
+        f"device {_device_memory(device)}{limit}"
+    )
+
+
+def _device_memory(device: StepMemorySection) -> str:
+    if device.peak_allocated_bytes is None and device.peak_reserved_bytes is None:
+        return NOT_AVAILABLE
+    return f"{size(device.peak_allocated_bytes)} allocated, {size(device.peak_reserved_bytes)} reserved"
+
+
+def cost_line(summary: Summary) -> str:
+    """What measuring cost the training."""
+    cost = summary.overhead
+    each = NOT_AVAILABLE if cost.us_per_step is None else f"{number(cost.us_per_step)} µs a step"
+    share = "" if cost.share_pct is None else f" ({number(cost.share_pct, 2)} % of the loop)"
+    once = "" if cost.attach_ms is None else f", {millis(cost.attach_ms)} at the start"
+    return f"Measuring cost: {each}{share}{once}"
+
+
+LINES = (between_line, run_line, rate_line, memory_line, cost_line)
