@@ -67,7 +67,7 @@ class Collector:
         self._ours: dict[int, bool] = {}
         self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
         self._oom = OomWatch(files)
-        self.machine: MachineFacts | None = self._guard("reading the machine", read_machine, files, os.environ)
+        self.machine = self._guard("reading the machine", read_machine, files, os.environ)
 
     def pause_s(self) -> float:
         """Return how long to sleep until the next tick, in seconds."""
@@ -120,6 +120,7 @@ class Collector:
 
     def _rewrite(self) -> None:
         begin = self._clock()
+        self._guard("keeping the step log", self._tail.touch)
         summary = self._summary("running", None, begin)
         self._publisher.write(SUMMARY_FILE, encode(summary))
         cost_ns = self._clock() - begin

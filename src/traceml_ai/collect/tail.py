@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,11 @@ class Tail:
     def finish(self) -> None:
         """Read what is left, the newest records too: nobody writes any more."""
         self._read(final=True)
+
+    def touch(self) -> None:
+        """Mark the folder as in use: old ones are cleaned up."""
+        if self._spool is not None:
+            os.utime(self._spool)
 
     def inputs(self) -> list[RankInput]:
         """Return what the analysis needs of every process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -29,15 +30,20 @@ class Place(NamedTuple):
     refused: str | None  # why it can't be used; None: it can
 
 
-def candidates(run_folder: Path | None = None) -> Iterator[Path]:
-    """Yield where to look, best first; a generator since finding the later ones costs time."""
+def candidates(logs: Path | None = None) -> Iterator[Path]:
+    """Yield where to look, best first; a generator since finding the later ones costs time.
+
+    Args:
+        logs: The folder of the run folders, the last resort.
+    """
     if sys.platform == "linux":
         yield MEMORY
     import tempfile
 
-    yield Path(tempfile.gettempdir())
-    if run_folder is not None:
-        yield run_folder
+    with contextlib.suppress(OSError):  # not even a temporary folder
+        yield Path(tempfile.gettempdir())
+    if logs is not None:
+        yield logs
 
 
 def judge(folder: Path, *, mountinfo: Path = Path("/proc/self/mountinfo"), room: int = ROOM_BYTES) -> Place:

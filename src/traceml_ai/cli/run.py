@@ -1,0 +1,106 @@
+"""Run a training command and tell where its time went.
+
+  traceml run train.py                       any script, no code changes
+  traceml run train.py --args --epochs 3     its arguments, verbatim behind --args
+  traceml run -m package.train --args ...    the module form
+  traceml run -- python -u train.py --lr 1   any command line
+
+TraceML's options stand before the script or right behind it, up to --args or the first
+word that is not one of them; everything from there on is the script's. Exit code,
+signals, streams and working directory are those of plain python. The card is written to
+standard error at the end, the summary to LOGS/RUN-NAME/final_summary.json and .txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from traceml_ai.errors import TraceMLError, UsageError
+from traceml_ai.launch.command import Torchrun, split
+from traceml_ai.launch.life import Request
+from traceml_ai.launch.life import run as run_request
+
+MODES = ("auto", "summary", "cli", "dashboard")
+_BUILT_MODES = ("auto", "summary")
+_TORCHRUN = {
+    "--nproc-per-node": "processes on this node, started by torch.distributed.run",
+    "--nnodes": "number of nodes",
+    "--node-rank": "this node's rank",
+    "--master-addr": "address of the node with rank 0",
+    "--master-port": "its port",
+    "--rdzv-backend": "rendezvous backend",
+    "--rdzv-endpoint": "rendezvous endpoint, host:port",
+    "--rdzv-id": "rendezvous id",
+    "--rdzv-conf": "further rendezvous settings, key=value,...",
+}
+_FLAGS = ("-h", "--help", "--disable-traceml", "--no-save-training-output", "--json")
+_VALUED = ("--mode", "--logs-dir", "--run-name", "--interval", "--trace-max-steps", *_TORCHRUN)
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``traceml run``."""
+    parser.usage = "traceml run [options] (SCRIPT | -m MODULE) [options] [--args] ...\n" + (
+        " " * 7 + "traceml run [options] -- COMMAND ..."
+    )
+    parser.add_argument("--mode", choices=MODES, default="auto", help="what to show (auto: the summary)")
+    parser.add_argument("--logs-dir", type=Path, default=Path("logs"), help="where run folders are kept (logs)")
+    parser.add_argument("--run-name", help="the run's folder; default: script, date and time")
+    parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between samples (1)")
+    parser.add_argument("--trace-max-steps", type=_count, metavar="N", help="record at most N steps")
+    parser.add_argument("--json", action="store_true", help="instead of the card, the summary as one line of "
+                        "JSON: the last line of standard error")  # fmt: skip
+    parser.add_argument("--disable-traceml", action="store_true", help="run the command, and nothing else")
+    parser.add_argument("--no-save-training-output", action="store_true", help="accepted; output is never "
+                        "captured, it goes where the program's own streams go")  # fmt: skip
+    group = parser.add_argument_group("several processes")
+    for option, text in _TORCHRUN.items():
+        group.add_argument(option, help=text, metavar="X")
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Tell TraceML's words from the command's, and read the former."""
+    ours, target = split(words, _FLAGS, _VALUED)
+    args = parser.parse_args(ours)
+    if target is None:
+        raise UsageError("there is nothing to run: traceml run train.py (traceml run --help shows how)")
+    args.target = target
+    return args
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    if args.mode not in _BUILT_MODES:
+        raise TraceMLError(f"--mode {args.mode} is not in this version: use --mode summary")
+    names = [option[2:].replace("-", "_") for option in _TORCHRUN]
+    return run_request(
+        Request(
+            target=args.target,
+            torchrun=Torchrun(**{name: getattr(args, name) for name in names}),
+            logs=args.logs_dir,
+            run_name=args.run_name,
+            interval_s=args.interval,
+            trace_max_steps=args.trace_max_steps,
+            as_json=args.json,
+            disabled=args.disable_traceml,
+        )
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of steps above 0")
+    return value
+
+
+_seconds.__name__ = "number of seconds"  # argparse names the type in its errors
+_count.__name__ = "whole number"

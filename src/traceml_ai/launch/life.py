@@ -1,0 +1,177 @@
+"""The life of a run: start the command, watch it, write what was found, end as it ended.
+
+Until the command was started nothing heavy is imported; afterwards nothing that goes wrong here may
+reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceml_ai.collect.notes import Guard, Notes
+from traceml_ai.hook import folder as hook_folder
+from traceml_ai.launch.become import become, not_started
+from traceml_ai.launch.child import Child
+from traceml_ai.launch.command import Target, Torchrun, build
+from traceml_ai.launch.environment import child_environment
+from traceml_ai.launch.outcome import Outcome, end_like
+from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
+from traceml_ai.launch.say import say
+from traceml_ai.launch.signals import Relay
+from traceml_ai.schema import env
+
+if TYPE_CHECKING:
+    from traceml_ai.collect.collector import Collector
+    from traceml_ai.collect.publish import Publisher
+
+_BLIND_PAUSE_S = 1.0
+"""Between two looks at nothing, when the collector could not start."""
+
+
+class Request(NamedTuple):
+    """What the user asked ``traceml run`` for."""
+
+    target: Target
+    torchrun: Torchrun = Torchrun()
+    logs: Path = Path("logs")
+    run_name: str | None = None
+    interval_s: float = 1.0
+    trace_max_steps: int | None = None
+    as_json: bool = False
+    disabled: bool = False
+
+
+class Watched(NamedTuple):
+    """What watching needs, besides the child."""
+
+    collector: Collector
+    publisher: Publisher
+
+
+def run(request: Request) -> int:
+    """Run a command and tell where its time went.
+
+    Returns:
+        The command's exit code. After a signal this process ends by the same signal instead.
+
+    Raises:
+        UsageError: Before anything was started.
+    """
+    command = build(request.target, request.torchrun)
+    if request.disabled or env.is_disabled(os.environ.get(env.DISABLED)) or _is_missing(request.target):
+        return become(command)
+    plan = Plan(request.logs, request.run_name, request.target.stem, command, request.interval_s)
+    recording = open_recording(plan)
+    relay = Relay()
+    environ = _environment(request, recording)
+    start_ns = time.perf_counter_ns()
+    try:
+        child = Child(command, environ, wake=relay.wake)
+    except OSError as error:
+        relay.training_is_over()
+        recording.discard()
+        return not_started(command[0], error)
+    relay.pass_on_all(child.send)
+    return end_like(_attend(request, recording.started(child.pid, start_ns), child, relay))
+
+
+def _attend(request: Request, recording: Recording, child: Child, relay: Relay) -> Outcome:
+    """Watch the started command until its end, and tell about it; no error of ours gets out."""
+    notes = Notes(say)
+    guard = Guard(notes)
+    guard("the start", _announce, recording, notes)
+    watched = guard("the collector", _start_collector, recording, notes)
+    returncode = _watch(child, relay, watched, guard)
+    end_ns = time.perf_counter_ns()
+    relay.training_is_over()
+    outcome = Outcome.of(returncode)
+    guard("the end", _finish, request, recording, watched, outcome, end_ns, notes)
+    return outcome
+
+
+def _watch(child: Child, relay: Relay, watched: Watched | None, guard: Guard) -> int:
+    while True:
+        pause_s = watched.collector.pause_s() if watched else _BLIND_PAUSE_S
+        returncode = child.wait(pause_s)
+        if returncode is not None:
+            return returncode
+        relay.pass_on(child.send)
+        if watched:
+            guard("the collector's tick", watched.collector.tick)
+
+
+def _announce(recording: Recording, notes: Notes) -> None:
+    """Say where the run is recorded, in one line whatever went wrong."""
+    for number, problem in enumerate(recording.problems):
+        notes.add(f"recording {number}", problem)
+    say("; ".join(recording.problems) or f"recording to {recording.folder}")
+
+
+def _start_collector(recording: Recording, notes: Notes) -> Watched:
+    # Its thread pool would take a stack per processor; only this process is meant, the child is started.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    from traceml_ai.collect.collector import Collector
+    from traceml_ai.collect.publish import Publisher
+    from traceml_ai.launch.leftovers import clean_leftovers
+    from traceml_ai.launch.place import candidates
+
+    publisher = Publisher(recording.folder, lambda: _elsewhere(recording.manifest.name), notes)
+    collector = Collector(recording.manifest, publisher, notes)
+    machine = None if collector.machine is None else collector.machine._asdict()
+    guard = Guard(notes)
+    if recording.folder is not None:
+        guard("the manifest", recording.manifest._replace(machine=machine).write, recording.folder)
+    guard("cleaning up after dead runs", clean_leftovers, candidates())
+    return Watched(collector, publisher)
+
+
+def _finish(
+    request: Request,
+    recording: Recording,
+    watched: Watched | None,
+    outcome: Outcome,
+    end_ns: int,
+    notes: Notes,
+) -> None:
+    if watched is None:
+        return
+    from traceml_ai.launch.tell import tell
+
+    collector, publisher = watched
+    if outcome.signal_name and outcome.status == "killed":
+        notes.add("signal", f"the training process died of {outcome.signal_name}")
+    summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
+    if summary is None:
+        return
+    tell(summary, publisher, as_json=request.as_json, environ=os.environ)
+    remove(recording.spool)
+
+
+def _environment(request: Request, recording: Recording) -> Mapping[str, str]:
+    if recording.spool is None:
+        return os.environ
+    return child_environment(
+        os.environ,
+        hook_folder=Path(hook_folder()),
+        spool=recording.spool,
+        run_folder=recording.folder,
+        trace_max_steps=request.trace_max_steps,
+    )
+
+
+def _elsewhere(name: str) -> Path | None:
+    try:
+        return temporary_folder(name)
+    except OSError:
+        return None
+
+
+def _is_missing(target: Target) -> bool:
+    """Whether the script is not there: Python itself says so best, and nothing need be recorded."""
+    return target.kind == "script" and target.words[0] != "-" and not Path(target.words[0]).exists()
+
+
