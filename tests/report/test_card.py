@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from report.summaries import INPUT_BOUND, STALL, any_summary, breakdowns, empty_summary, make_summary, phase
 from traceml_ai.report.card import MAX_LINES, render_card
 from traceml_ai.schema.summary import (
+    Estimate,
     Finding,
     PhaseStats,
     RunSection,
@@ -104,6 +105,14 @@ def test_why_next_and_gain_follow_the_verdict() -> None:
 def test_the_gain_names_the_change_and_its_range() -> None:
     assert line_with(render_card(make_summary()), "  Gain") == (
         "  Gain about 1.72x faster with num_workers=1: step 29.4 → 16.2 ms (15.1 to 18.0)"
+    )
+
+
+def test_a_gain_between_steps_is_a_speed_up_with_its_range() -> None:
+    estimate = Estimate(speedup=1.2, speedup_low=1.1, speedup_high=1.25)
+    finding = msgspec.structs.replace(INPUT_BOUND, estimate=estimate)
+    assert line_with(render_card(make_summary(diagnosis=finding)), "  Gain") == (
+        "  Gain about 1.20x faster (1.10 to 1.25)"
     )
 
 

@@ -47,14 +47,14 @@ def test_a_duration_is_in_the_unit_a_person_would_choose(seconds: float | None, 
         (None, "n/a"),
         (0, "0 B"),
         (999, "999 B"),
-        (1500, "1.50 kB"),
-        (415_300_000, "415 MB"),
-        (1.5e9, "1.50 GB"),
-        (-2e6, "-2.00 MB"),
-        (3e12, "3.00 TB"),
+        (1536, "1.50 KiB"),
+        (415 << 20, "415 MiB"),
+        (1.5 * 2**30, "1.50 GiB"),
+        (-(2 << 20), "-2.00 MiB"),
+        (3 << 40, "3.00 TiB"),
     ],
 )
-def test_bytes_are_shown_in_decimal_units(count: float | None, shown: str) -> None:
+def test_bytes_are_shown_in_binary_units(count: float | None, shown: str) -> None:
     assert size(count) == shown
 
 

@@ -192,22 +192,26 @@ def worth_of(finding: Finding, step_ms: float | None) -> str | None:
     if estimate is None:
         return None if finding.saved_s is None else f"at most {duration(finding.saved_s)} of this run"
     parts = [part for part in (_speedup(estimate), _step_change(estimate, step_ms)) if part]
-    return ": ".join(parts) if parts else None
+    return ": ".join(parts) or None
 
 
 def _speedup(estimate: Estimate) -> str:
     if estimate.speedup is None or estimate.speedup < _NO_GAIN:
         return ""
     workers = "" if estimate.num_workers is None else f" with num_workers={estimate.num_workers}"
-    return f"about {number(estimate.speedup)}x faster{workers}"
+    span = "" if estimate.step_ms is not None else _span(estimate.speedup_low, estimate.speedup_high)
+    return f"about {number(estimate.speedup)}x faster{span}{workers}"
 
 
 def _step_change(estimate: Estimate, step_ms: float | None) -> str:
     if estimate.step_ms is None or step_ms is None:
         return ""
-    both = estimate.low_ms is not None and estimate.high_ms is not None
-    span = f" ({number(estimate.low_ms)} to {number(estimate.high_ms)})" if both else ""
+    span = _span(estimate.low_ms, estimate.high_ms)
     return f"step {number(step_ms)} → {number(estimate.step_ms)} ms{span}"
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({number(low)} to {number(high)})"
 
 
 def ending_of(summary: Summary) -> str | None:

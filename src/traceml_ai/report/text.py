@@ -104,12 +104,12 @@ def duration(seconds: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Write bytes in decimal units."""
+    """Write bytes in binary units."""
     if count is None:
         return NOT_AVAILABLE
-    for unit, bytes_in_it in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(count) >= bytes_in_it:
-            return f"{number(count / bytes_in_it)} {unit}"
+    for unit, bits in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if abs(count) >= 1 << bits:
+            return f"{number(count / (1 << bits))} {unit}"
     return f"{count:.0f} B"
 
 
