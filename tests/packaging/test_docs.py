@@ -67,6 +67,6 @@ def test_a_rule_without_a_documented_condition_is_an_error() -> None:
 
 def test_the_fields_of_a_struct_become_a_table() -> None:
     source = 'class A:\n    """An A."""\n\n    x: int | None = None  # how many\n'
-    assert list(from_code.struct_tables(source)) == [
-        "### A\n\nAn A.\n\n| field | type | meaning |\n| --- | --- | --- |\n| `x` | `int \\| None` | how many |"
-    ]
+    (table,) = from_code.struct_tables(source)
+    assert table.startswith("### A\n\nAn A.\n\n| field | type | meaning |\n| --- | --- | --- |\n")
+    assert table.endswith("\n| `x` | `int \\| None` | how many |")
