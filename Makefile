@@ -42,7 +42,7 @@ check: $(READY)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(READY)
 	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done
