@@ -19,16 +19,24 @@ from __future__ import annotations
 from enum import IntFlag
 
 COLUMNS: tuple[str, ...] = (
-    "step",  # process-local index, from 0
-    "begin_ns",  # close_ns minus every exclusive column of this record
-    "open_ns",  # the traced window opened (after the first fetch of the step)
+    # The first HOT_COLUMNS are all that an ordinary step writes; the rest stays zero on disk.
     "close_ns",  # the traced window closed
+    "open_ns",  # the traced window opened (after the first fetch of the step)
     "input_wait_ns",  # the training thread waited for the batches of this step
-    "h2d_ns",
     "forward_ns",
     "backward_ns",
     "optimizer_ns",
     "residual_other_ns",  # inside the window, in no phase and of no known cause
+    "between_other_ns",
+    "own_ns",  # TraceML's own work, taken out of the other columns
+    "microbatches",  # batches that went through a backward
+    "updates",  # optimizer steps that took effect, all optimizers
+    "samples",
+    "fetches",  # batches fetched from training loaders
+    "boundaries",  # timed calls in this record (what the own cost was computed from)
+    "flags",
+    # Written by steps in which something less ordinary happened.
+    "h2d_ns",
     "residual_validation_ns",  # an evaluation pass inside the window
     "residual_checkpoint_ns",  # torch.save inside the window
     "between_validation_ns",
@@ -36,8 +44,14 @@ COLUMNS: tuple[str, ...] = (
     "between_gc_ns",
     "between_loader_ns",  # creating and ending the loader's iterator
     "between_handlers_ns",  # framework callbacks after the step
-    "between_other_ns",
-    "own_ns",  # TraceML's own work, taken out of the columns above
+    "user_0_ns",
+    "user_1_ns",
+    "user_2_ns",
+    "user_3_ns",
+    "user_4_ns",
+    "user_5_ns",
+    "user_6_ns",
+    "user_7_ns",
     "gc_ns",  # collections inside the window; overlaps the phase they interrupted
     "gc_collections",
     "dev_h2d_ns",
@@ -47,31 +61,30 @@ COLUMNS: tuple[str, ...] = (
     "dev_step_ns",  # the window on the device clock
     "peak_allocated_bytes",
     "peak_reserved_bytes",
-    "microbatches",  # batches that went through a backward
-    "updates",  # optimizer steps that took effect, all optimizers
-    "samples",
     "tokens",
-    "flags",
-    "observed",
-    "boundaries",  # timed calls in this record (what the own cost was computed from)
-    "user_0_ns",
-    "user_1_ns",
-    "user_2_ns",
-    "user_3_ns",
-    "user_4_ns",
-    "user_5_ns",
-    "user_6_ns",
-    "user_7_ns",
-    "fetches",  # batches fetched from training loaders
-    "global_step",  # the framework's own step number, -1 when there is none
     "comm_ns",  # collectives on the training thread, overlaps the phase they are in
     "arrival_ns",  # when this rank arrived at the first collective of the step
+    "global_step",  # the framework's own step number, -1 when there is none (stored plus one)
     "reserved",
+    # Completed by the reader from the columns above.
+    "step",  # process-local index, from 0
+    "begin_ns",  # close_ns minus every exclusive column of this record
+    "observed",
 )
+HOT_COLUMNS = 15
 INDEX: dict[str, int] = {name: i for i, name in enumerate(COLUMNS)}
 N_COLUMNS = len(COLUMNS)
 RECORD_BYTES = 8 * N_COLUMNS
 USER_SLOTS = 8
+
+EXCLUSIVE_COLUMNS: tuple[str, ...] = tuple(
+    name
+    for name in COLUMNS
+    if name.endswith("_ns")
+    and not name.startswith("dev_")
+    and name not in {"begin_ns", "open_ns", "close_ns", "gc_ns", "comm_ns", "arrival_ns"}
+)
+"""The columns that partition a record's time."""
 
 WINDOW_PHASES: tuple[str, ...] = ("h2d", "forward", "backward", "optimizer")
 """Phases inside the traced step; each has the column ``<name>_ns``."""

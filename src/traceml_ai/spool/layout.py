@@ -36,6 +36,7 @@ DROPPED = 120  # closed steps that could not be kept
 OPEN_NS = 128  # a step has been open since; 0: none
 CLOSED = 136  # 1: no more records will come in this segment
 NEXT_SEGMENT = 144  # 1: the writer went on in the next segment
+OWN_PAIR_NS = 152  # calibrated cost of one timed call; the reader takes it out of the residual
 
 
 def segment_name(pid: int, segment: int) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from traceml_ai.errors import TraceMLError
 from traceml_ai.schema.facts import ProcessFacts
-from traceml_ai.schema.step import N_COLUMNS, RECORD_BYTES
+from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX, N_COLUMNS, RECORD_BYTES, Observed
 from traceml_ai.spool import layout
 
 __all__ = ["Header", "LogReader", "open_spool"]
@@ -27,7 +27,21 @@ Records = NDArray[np.int64]
 _SEGMENT_FILE = re.compile(r"steps-(\d+)-(\d{5,})\.tlog")
 _MAX_FACTS_BYTES = 1 << 20
 _MAX_CAPACITY = 1 << 24
+_MAX_PAIR_NS = 100_000
 _BLOCK_RECORDS = 65_536
+_EXCLUSIVE = [INDEX[name] for name in EXCLUSIVE_COLUMNS]
+# A call that was timed took time, so the writer need not store that it was seen.
+_SEEN_BY = {
+    Observed.INPUT: "fetches",
+    Observed.H2D: "h2d_ns",
+    Observed.FORWARD: "forward_ns",
+    Observed.BACKWARD: "backward_ns",
+    Observed.OPTIMIZER: "optimizer_ns",
+    Observed.SAMPLES: "samples",
+    Observed.TOKENS: "tokens",
+    Observed.MEMORY: "peak_allocated_bytes",
+    Observed.COMM: "comm_ns",
+}
 
 
 class Header(NamedTuple):
@@ -49,6 +63,7 @@ class Header(NamedTuple):
     open_ns: int
     closed: bool
     next_segment: bool
+    own_pair_ns: int
 
 
 def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
@@ -87,6 +102,7 @@ def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
         open_ns=at(layout.OPEN_NS),
         closed=bool(at(layout.CLOSED)),
         next_segment=bool(at(layout.NEXT_SEGMENT)),
+        own_pair_ns=min(max(0, at(layout.OWN_PAIR_NS)), _MAX_PAIR_NS),
     )
 
 
@@ -108,7 +124,29 @@ def _read_records(path: Path, start: int, stop: int) -> Records:
         raw = file.read((stop - start) * RECORD_BYTES)
     whole = len(raw) // RECORD_BYTES
     array = np.frombuffer(raw, dtype="<i8", count=whole * N_COLUMNS)
-    return array.astype(np.int64, copy=False).reshape(whole, N_COLUMNS)
+    return array.astype(np.int64, copy=True).reshape(whole, N_COLUMNS)
+
+
+def _complete(block: Records, first: int, own_pair_ns: int) -> None:
+    """Add, in place, what follows from the stored columns and would cost time on the step path.
+
+    The calibrated cost of the timed calls moves from the residual (then from the time between
+    steps) to `own_ns`; `observed` gets a bit for each phase that took time; `begin_ns` is
+    `close_ns` minus the exclusive columns.
+    """
+    residual, between = INDEX["residual_other_ns"], INDEX["between_other_ns"]
+    own = block[:, INDEX["boundaries"]] * own_pair_ns
+    for column in (residual, between):
+        taken = np.minimum(own, np.maximum(block[:, column], 0))
+        block[:, column] -= taken
+        block[:, INDEX["own_ns"]] += taken
+        own = own - taken
+    for bit, name in _SEEN_BY.items():
+        block[:, INDEX["observed"]] |= np.where(block[:, INDEX[name]] > 0, int(bit), 0)
+    block[:, INDEX["step"]] = np.arange(first, first + len(block))
+    block[:, INDEX["global_step"]] -= 1
+    spent = block[:, _EXCLUSIVE].sum(axis=1)
+    block[:, INDEX["begin_ns"]] = block[:, INDEX["close_ns"]] - spent
 
 
 class LogReader:
@@ -155,6 +193,7 @@ class LogReader:
             block = _read_records(
                 self._path(self._segment), self._cursor, _final_count(header, final=final)
             )
+            _complete(block, header.first_step + self._cursor, header.own_pair_ns)
             self._cursor += len(block)
             total += len(block)
             blocks.append(block)

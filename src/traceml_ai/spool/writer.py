@@ -13,11 +13,17 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from traceml_ai.schema.step import COLUMNS, N_COLUMNS, RECORD_BYTES
+from traceml_ai.schema.step import COLUMNS, HOT_COLUMNS, N_COLUMNS, RECORD_BYTES
 from traceml_ai.spool import layout
 
 _RECORD = struct.Struct(f"<{N_COLUMNS}q")
+_HOT = struct.Struct(f"<{HOT_COLUMNS}q")
 _INT = struct.Struct("<q")
+
+# A page fault in a virtual machine costs as much as a step's whole bookkeeping: take them at once.
+_POPULATE: dict[str, int] = (
+    {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE} if hasattr(mmap, "MAP_POPULATE") else {}
+)
 
 __all__ = ["Identity", "StepLogWriter"]
 
@@ -47,7 +53,7 @@ def _create(path: str, size: int) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _reserve(fd, size)
-        return mmap.mmap(fd, size)
+        return mmap.mmap(fd, size, **_POPULATE)
     except BaseException:
         os.unlink(path)
         raise
@@ -123,28 +129,49 @@ class StepLogWriter:
         self.dropped = 0
         self._full = False
         self._pack: Callable[..., None] = _RECORD.pack_into
+        self._pack_hot: Callable[..., None] = _HOT.pack_into
         self._store: Callable[..., None] = _INT.pack_into
+        self._offset = layout.HEADER_BYTES  # of the next record
 
     def append(self, values: Sequence[int]) -> None:
         """Add one record of `N_COLUMNS` integers."""
+        self._add(values, self._pack)
+
+    def append_hot(self, values: Sequence[int]) -> None:
+        """Add one record of which only the first `HOT_COLUMNS` are not zero; costs half as much."""
         n = self._in_segment
         if n >= self._capacity:
-            if not self._rotate():
-                self.dropped += 1
-                self._segment.put(layout.DROPPED, self.dropped)
-                return
-            n = 0
+            self._add(values, self._pack_hot)
+            return
         view = self._segment.map
-        self._pack(view, layout.HEADER_BYTES + n * RECORD_BYTES, *values)
-        self._store(view, layout.COUNT, n + 1)
-        self._in_segment = n + 1
+        offset = self._offset
+        self._pack_hot(view, offset, *values)
+        self._offset = offset + RECORD_BYTES
+        self._in_segment = n = n + 1
+        self._store(view, layout.COUNT, n)
+        self.count += 1
+
+    def _add(self, values: Sequence[int], pack: Callable[..., None]) -> None:
+        if self._in_segment >= self._capacity and not self._rotate():
+            self.dropped += 1
+            self._segment.put(layout.DROPPED, self.dropped)
+            return
+        pack(self._segment.map, self._offset, *values)
+        self._offset += RECORD_BYTES
+        self._in_segment += 1
+        self._segment.put(layout.COUNT, self._in_segment)
         self.count += 1
 
     def amend(self, values: Sequence[int]) -> None:
         """Replace the newest record (a step turned out to go on)."""
         if self._in_segment and not self._full:
-            offset = layout.HEADER_BYTES + (self._in_segment - 1) * RECORD_BYTES
-            self._pack(self._segment.map, offset, *values)
+            self._pack(self._segment.map, self._offset - RECORD_BYTES, *values)
+
+    def newest(self) -> list[int]:
+        """The newest record of this segment; zeros when it has none."""
+        if not self._in_segment:
+            return [0] * N_COLUMNS
+        return list(_RECORD.unpack_from(self._segment.map, self._offset - RECORD_BYTES))
 
     def patch(self, index: int, columns: dict[int, int]) -> None:
         """Fill in columns of the record with running number ``index`` (0 is the first ever)."""
@@ -204,5 +231,6 @@ class StepLogWriter:
         self._segment = following
         self._number += 1
         self._in_segment = 0
+        self._offset = layout.HEADER_BYTES
         self._full = False
         return True

@@ -1,0 +1,1 @@
+"""MEASURE: what runs inside the training process (standard library and torch only)."""

@@ -1,0 +1,73 @@
+"""Find the model that is trained, when nobody named it.
+
+After a backward the parameters that have gradients are known; the modules that own them are found
+among the interpreter's tracked objects, once. That is the only way that puts nothing of ours into
+the calls of modules that are not measured: hooks or a patched ``torch.nn.Module`` would cost every
+nested call and make compilers trace them again.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["children_of", "trained_roots"]
+
+
+def _live_modules(module: type) -> list[Any]:
+    """Every live ``torch.nn.Module``, by its real type (no ``isinstance``: proxies would run)."""
+    is_module: dict[type, bool] = {}
+    found = []
+    for thing in gc.get_objects():
+        kind = type(thing)
+        known = is_module.get(kind)
+        if known is None:
+            known = is_module[kind] = module in kind.__mro__
+        if known:
+            found.append(thing)
+    return found
+
+
+def _submodules(thing: Any) -> list[Any]:
+    # ``__dict__`` and not the attribute: a half-built or scripted module may have none.
+    return [m for m in (vars(thing).get("_modules") or {}).values() if m is not None]
+
+
+def _is_trained(thing: Any, trained: frozenset[int]) -> bool:
+    own = vars(thing).get("_parameters") or {}
+    return any(
+        p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None))
+        for p in own.values()
+    )
+
+
+def trained_roots(module: type, trained: Iterable[int] = ()) -> list[Any]:
+    """The outermost live modules that hold a trained parameter.
+
+    Args:
+        module: ``torch.nn.Module``.
+        trained: Ids of parameters that optimizers hold, beside those that have a gradient.
+
+    Returns:
+        Modules none of which is inside another one of them.
+    """
+    ids = frozenset(trained)
+    holds: dict[int, bool] = {}
+
+    def holds_trained(thing: Any) -> bool:
+        known = holds.get(id(thing))
+        if known is None:
+            holds[id(thing)] = False  # ends cycles
+            known = _is_trained(thing, ids) or any(map(holds_trained, _submodules(thing)))
+            holds[id(thing)] = known
+        return known
+
+    candidates = [m for m in _live_modules(module) if holds_trained(m)]
+    inner = {id(child) for m in candidates for child in _submodules(m)}
+    return [m for m in candidates if id(m) not in inner]
+
+
+def children_of(roots: Iterable[Any]) -> list[Any]:
+    """The next level, for containers that are never called themselves."""
+    return [child for root in roots for child in _submodules(root)]

@@ -1,0 +1,102 @@
+"""What this process says about itself, gathered off the step path and written as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from traceml_ai.schema.facts import LoaderFacts, ProbeWarning, ProcessFacts
+from traceml_ai.spool import layout
+
+_MAX_WARNINGS = 50
+_MAX_LOADERS = 8
+
+
+class Facts:
+    """The facts of one process and where they are written.
+
+    Args:
+        folder: The spool folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.values: ProcessFacts = {
+            "pid": os.getpid(),
+            "framework": "pytorch",
+            "mode": "inferred",
+            "python_version": ".".join(map(str, sys.version_info[:3])),
+            "loaders": [],
+            "optimizers": [],
+            "model": [],
+            "user_phases": [],
+            "warnings": [],
+            "aborted_steps": 0,
+            "dropped_groups": 0,
+            "clean_exit": False,
+            "window_open": False,
+        }
+
+    def warn(self, probe: str, message: str) -> bool:
+        """Record something that was not seen; False when it was said before (or too much was)."""
+        warning: ProbeWarning = {"probe": probe, "message": message}
+        known = self.values["warnings"]
+        if warning in known or len(known) >= _MAX_WARNINGS:
+            return False
+        known.append(warning)
+        return True
+
+    def add_loader(self, loader: Any) -> None:
+        """Describe one training loader, once per description."""
+        described = describe_loader(loader)
+        known = self.values["loaders"]
+        if described not in known and len(known) < _MAX_LOADERS:
+            known.append(described)
+
+    def write(self) -> None:
+        """Write the facts, replacing the file as a whole. Errors are swallowed: facts are optional."""
+        path = os.path.join(self.folder, layout.facts_name(os.getpid()))
+        temporary = path + ".tmp"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(self.values, file)
+            os.chmod(temporary, 0o600)
+            os.replace(temporary, path)
+        except (OSError, TypeError, ValueError):
+            return
+
+
+def describe_loader(loader: Any) -> LoaderFacts:
+    """A loader's settings as its attributes tell them."""
+    try:
+        batches: int | None = len(loader)
+    except Exception:  # noqa: BLE001 - user code; a stream has no length
+        batches = None
+    context = getattr(loader, "multiprocessing_context", None)
+    facts: LoaderFacts = {
+        "kind": type(loader).__name__,
+        "batch_size": getattr(loader, "batch_size", None),
+        "num_workers": getattr(loader, "num_workers", 0),
+        "persistent_workers": bool(getattr(loader, "persistent_workers", False)),
+        "prefetch_factor": getattr(loader, "prefetch_factor", None),
+        "pin_memory": bool(getattr(loader, "pin_memory", False)),
+        "batches": batches,
+        "multiprocessing_context": None if context is None else type(context).__name__,
+    }
+    return facts
+
+
+def describe_torch(torch: Any) -> ProcessFacts:
+    """Versions, devices, threads and precision; no call here may start a device."""
+    facts: ProcessFacts = {
+        "torch_version": str(torch.__version__),
+        "torch_threads": int(torch.get_num_threads()),
+        "devices": ["cpu"],
+    }
+    cuda = torch.cuda
+    if cuda.is_available() and cuda.is_initialized():
+        index = cuda.current_device()
+        facts["devices"] = [f"cuda:{index} {cuda.get_device_name(index)}"]
+    return facts

@@ -1,0 +1,412 @@
+"""One process's measurement: built when torch has been imported, ended at exit.
+
+Holds everything that is not on the step path: which patches are in, the log, the facts, what
+happens after a fork and at exit. There is at most one session in a process, `current`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import threading
+import weakref
+from time import perf_counter_ns, time_ns
+from typing import Any
+
+from traceml_ai.probe import patches as timed
+from traceml_ai.probe.discover import children_of, trained_roots
+from traceml_ai.probe.facts import Facts, describe_torch
+from traceml_ai.probe.state import BACKWARD, FORWARD, RESIDUAL, StepState
+from traceml_ai.schema import env
+from traceml_ai.spool import layout
+from traceml_ai.spool.writer import Identity, StepLogWriter
+
+_FACTS_AT_STEPS = frozenset({1, 10, 100, 1000})
+# When no call of a found model was seen, look again after so many steps.
+_DISCOVER_AT_STEPS = (0, 1, 2, 4, 8, 16, 64)
+_CHORE_EVERY = 256
+_CALIBRATION_CALLS = 400
+
+current: Session | None = None
+
+
+class Session:
+    """The measurement of this process.
+
+    Args:
+        torch: The imported torch module.
+        spool: The run's spool folder.
+        max_steps: Stop recording after so many steps; 0: never.
+    """
+
+    def __init__(self, torch: Any, spool: str, *, max_steps: int = 0) -> None:
+        begin = perf_counter_ns()
+        self.torch = torch
+        self.spool = spool
+        self.max_steps = max_steps
+        self.facts = Facts(spool)
+        self.patches = timed.Patches()
+        self.writer: StepLogWriter | None = None
+        self.pair_ns = 0
+        self.origin = (begin, time_ns())
+        self._discoveries = 0
+        self._levels: list[Any] = []
+        self._patched_classes: set[type] = set()
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._finished = False
+        self._said: set[str] = set()
+        self.st = self._new_state()
+        self.facts.values["attach_cost_ns"] = perf_counter_ns() - begin
+
+    def _new_state(self) -> StepState:
+        st = StepState(
+            ident=threading.get_ident(),
+            open_log=self._open_log,
+            grad_enabled=self.torch.is_grad_enabled,
+            batch_samples=_sample_counter(self.torch.Tensor),
+        )
+        st.chore = self._after_step
+        st.on_missing_forward = self._find_model
+        st.on_loader = self.facts.add_loader
+        st.on_fail = self._failed
+        return st
+
+    # -- patches ------------------------------------------------------------------------------
+
+    def install(self, *, loader: bool, forward: bool, backward: bool, optimizer: bool) -> None:
+        """Put the timed calls in place."""
+        torch, st, ident = self.torch, self.st, threading.get_ident
+        compiling = torch.compiler.is_dynamo_compiling
+        put = self.patches.set
+        if loader:
+            data = torch.utils.data.dataloader
+            base = data._BaseDataLoaderIter  # noqa: SLF001
+            put(base, "__next__", timed.timed_next(st, base.__next__, ident))
+            kind = data.DataLoader
+            put(kind, "__iter__", timed.timed_iter(st, kind.__iter__, ident))
+        if not forward:
+            st.on_missing_forward = None
+        if backward:
+            for name in ("backward", "grad"):
+                inner = getattr(torch.autograd, name)
+                put(torch.autograd, name, timed.timed_backward(st, inner, ident, compiling))
+        if optimizer:
+            self._install_optimizer()
+        save = timed.timed_save(st, torch.save, ident)
+        put(torch, "save", save)
+        put(torch.serialization, "save", save)
+        gc.callbacks.append(self._on_gc)
+        self.pair_ns = self.facts.values["own_pair_ns"] = calibrate(torch)
+
+    def _install_optimizer(self) -> None:
+        torch, st, ident = self.torch, self.st, threading.get_ident
+        base = torch.optim.Optimizer
+        patch_step = base._patch_step_function  # noqa: SLF001
+
+        def _patch_step_function(optimizer: Any) -> None:
+            # torch wraps a class's `step` when its first instance is made; ours goes around that.
+            patch_step(optimizer)
+            try:
+                self._new_optimizer(optimizer)
+            except Exception as error:  # noqa: BLE001 - ours must not become the user's
+                st.fail("optimizer", error)
+
+        self.patches.set(base, "_patch_step_function", _patch_step_function)
+        scaler = torch.amp.GradScaler
+        self.patches.set(scaler, "step", timed.timed_scaler_step(st, scaler.step, ident))
+        for optimizer in _live_optimizers(base):
+            self._new_optimizer(optimizer)
+
+    def _new_optimizer(self, optimizer: Any) -> None:
+        self.st.optimizers += 1
+        self._optimizers.append(weakref.ref(optimizer))
+        kind = type(optimizer)
+        names = self.facts.values["optimizers"]
+        if kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
+            names.append(kind.__name__)
+        owner = next(c for c in kind.__mro__ if "step" in vars(c))
+        if owner in self._patched_classes:
+            return
+        self._patched_classes.add(owner)
+        step = timed.timed_step(
+            self.st, vars(owner)["step"], threading.get_ident, self.torch.compiler.is_dynamo_compiling
+        )
+        self.patches.set(owner, "step", step)
+
+    def uninstall(self) -> None:
+        """Put the originals back and stop measuring."""
+        self.st.turn_off()
+        self.patches.restore()
+        self._patched_classes.clear()
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+
+    def _on_gc(self, phase: str, _info: dict[str, int]) -> None:
+        st = self.st
+        if threading.get_ident() != st.ident:
+            return
+        if phase == "start":
+            st.gc_start()
+        else:
+            st.gc_stop()
+
+    # -- the model ----------------------------------------------------------------------------
+
+    def measure_model(self, model: Any) -> None:
+        """Time the calls of ``model`` from here on."""
+        kind = type(model)
+        targets = self.st.targets
+        key = id(model)
+        if key in targets:
+            return
+        targets[key] = weakref.ref(model, lambda _ref: targets.pop(key, None))
+        names = self.facts.values["model"]
+        if kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
+            names.append(kind.__name__)
+        if kind in self._patched_classes:
+            return
+        self._patched_classes.add(kind)
+        owned = next((vars(c)["__call__"] for c in kind.__mro__ if "__call__" in vars(c)), None)
+        module = self.torch.nn.Module
+        inherited = owned is vars(module).get("__call__")
+        # A parent class may be patched already; its wrapper would then be the inner one.
+        if any(c in self._patched_classes for c in kind.__mro__[1:]):
+            return
+        call = timed.timed_call(
+            self.st,
+            None if inherited else owned,
+            module,
+            threading.get_ident,
+            self.torch.compiler.is_dynamo_compiling,
+        )
+        self.patches.set(kind, "__call__", call)
+
+    def _find_model(self) -> None:
+        """A backward without a model call: find what is trained."""
+        if self.st.step < self._next_discovery():
+            return
+        self._discoveries += 1
+        try:
+            held = (id(p) for o in self._live() for g in o.param_groups for p in g["params"])
+            roots = trained_roots(self.torch.nn.Module, held)
+            # Roots that were found before and not called since are containers: go one level down.
+            if roots and all(id(r) in self.st.targets for r in roots):
+                roots = self._levels = children_of(self._levels or roots)
+            for root in roots:
+                self.measure_model(root)
+        except Exception as error:  # noqa: BLE001
+            self.st.on_missing_forward = None
+            self.warn("forward", f"the model could not be looked for ({_name(error)})")
+
+    def _next_discovery(self) -> float:
+        if self._discoveries >= len(_DISCOVER_AT_STEPS):
+            return float("inf")
+        return _DISCOVER_AT_STEPS[self._discoveries]
+
+    def _live(self) -> list[Any]:
+        return [o for o in (ref() for ref in self._optimizers) if o is not None]
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _identity(self) -> Identity:
+        rank, local, world = _rank(self.torch)
+        return Identity(os.getpid(), rank, local, world, *self.origin)
+
+    def _open_log(self) -> StepLogWriter:
+        who = self._identity()
+        self.writer = StepLogWriter(self.spool, who)
+        self.writer.put(layout.OWN_PAIR_NS, self.pair_ns)
+        values = self.facts.values
+        values["rank"] = None if who.rank < 0 else who.rank
+        values["local_rank"] = None if who.local_rank < 0 else who.local_rank
+        values["world_size"] = None if who.world_size < 0 else who.world_size
+        return self.writer
+
+    def _after_step(self, steps: int) -> int:
+        """Rare chores after a closed step; returns the step count at which the next are due."""
+        if self.writer is not None and self.st.aborted:
+            self.writer.put(layout.ABORTED, self.st.aborted)
+        if steps in _FACTS_AT_STEPS:
+            self._refresh_facts()
+        if self.max_steps and steps >= self.max_steps:
+            self.facts.values["trace_stopped_at_step"] = steps
+            self._refresh_facts()
+            self.uninstall()
+        due = steps + _CHORE_EVERY
+        return min(due, *(n for n in (*_FACTS_AT_STEPS, self.max_steps, due) if n > steps))
+
+    def _refresh_facts(self) -> None:
+        values = self.facts.values
+        values.update(describe_torch(self.torch))
+        values["mode"] = "marked" if self.st.marked else "inferred"
+        values["aborted_steps"] = self.st.aborted
+        if self.torch.is_autocast_enabled("cpu") or self.torch.is_autocast_enabled("cuda"):
+            values["precision"] = "mixed"
+        self.facts.write()
+
+    # -- trouble and the end ------------------------------------------------------------------
+
+    def warn(self, probe: str, message: str, *, say: bool = False) -> None:
+        """Record what was not seen; ``say`` also prints one line on stderr."""
+        if not self.facts.warn(probe, message):
+            return
+        if say:
+            say_once(message)
+        self.facts.write()
+
+    def _failed(self, probe: str, error: BaseException) -> None:
+        self.warn(
+            probe,
+            f"measuring stopped after an error of TraceML's own ({_name(error)}); "
+            "the training goes on unmeasured",
+            say=True,
+        )
+
+    def finish(self) -> None:
+        """At exit: write what followed the last step, and the facts."""
+        if self._finished or self.facts.values["pid"] != os.getpid():
+            return
+        self._finished = True
+        try:
+            self._finish()
+        except Exception as error:  # noqa: BLE001
+            say_once(f"the end of this process could not be recorded ({_name(error)})")
+
+    def _finish(self) -> None:
+        st, values = self.st, self.facts.values
+        values["clean_exit"] = True
+        values["window_open"] = st.window and not st.hand_open
+        error = getattr(sys, "last_value", None)
+        values["exception"] = None if error is None else type(error).__name__
+        if values["window_open"] and error is not None:
+            st.aborted += 1
+        if st.hand_open:
+            st._end_hand_step()  # noqa: SLF001
+        if self.writer is not None:
+            self.writer.put(layout.ABORTED, st.aborted)
+            if st.ident != -1:
+                self.writer.append(st.tail_record())
+            self.writer.close()
+        if self.writer is not None or st.aborted or values["warnings"]:
+            self._refresh_facts()
+        self.uninstall()
+
+    def after_fork(self) -> None:
+        """In a forked child: let go of the parent's log; a child that trains opens its own."""
+        self.writer = None
+        self.facts = Facts(self.spool)
+        old, new = self.st, self._new_state()
+        for name in StepState.__slots__:
+            setattr(old, name, getattr(new, name))
+        old.optimizers = len(self._live())
+        for model in [ref() for ref in list(old.targets.values())]:  # type: ignore[operator]
+            if model is not None:
+                self.measure_model(model)
+
+
+def attach(torch: Any, spool: str, *, max_steps: int = 0) -> Session:
+    """Start measuring this process in automatic mode; a second call returns the same session."""
+    global current  # noqa: PLW0603 - there is one session in a process, that is the point
+    if current is None:
+        current = Session(torch, spool, max_steps=max_steps)
+        current.install(loader=True, forward=True, backward=True, optimizer=True)
+        atexit.register(current.finish)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=current.after_fork)
+    return current
+
+
+def attach_from_environment(torch: Any) -> Session | None:
+    """`attach` as the environment asks; None when it does not, or when it can't be done."""
+    spool = os.environ.get(env.SPOOL)
+    if not spool or env.is_disabled(os.environ.get(env.DISABLED)):
+        return None
+    try:
+        steps = int(os.environ.get(env.TRACE_MAX_STEPS) or 0)
+        return attach(torch, spool, max_steps=steps)
+    except Exception as error:  # noqa: BLE001
+        say_once(f"can't measure this process ({_name(error)}); it runs on unmeasured")
+        return None
+
+
+def calibrate(torch: Any) -> int:
+    """What one timed call costs its caller outside the time it books, in nanoseconds.
+
+    Measured on a backward that does nothing, in the state in which most calls are made.
+    """
+
+    def nothing() -> None:
+        return None
+
+    st = StepState(
+        ident=threading.get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled
+    )
+    wrapped = timed.timed_backward(
+        st, nothing, threading.get_ident, torch.compiler.is_dynamo_compiling
+    )
+    st.window = st.plain_backward = True
+    st.acc[FORWARD] = 1
+    costs = []
+    for _ in range(3):
+        st.cur, st.acc[BACKWARD] = RESIDUAL, 0
+        begin = perf_counter_ns()
+        for _ in range(_CALIBRATION_CALLS):
+            nothing()
+        middle = perf_counter_ns()
+        for _ in range(_CALIBRATION_CALLS):
+            wrapped()
+        end = perf_counter_ns()
+        costs.append((end - middle) - (middle - begin) - st.acc[BACKWARD])
+    return max(0, min(costs) // _CALIBRATION_CALLS)
+
+
+def _no_log() -> StepLogWriter:
+    raise RuntimeError("a calibration closes no step")
+
+
+def say_once(message: str) -> None:
+    """One line on stderr; never raises."""
+    try:
+        sys.stderr.write(f"traceml: {message}\n")
+    except Exception:  # noqa: BLE001, S110 - stderr may be closed
+        pass
+
+
+def _name(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _live_optimizers(base: type) -> list[Any]:
+    """Optimizers made before we attached (only when `init` came late)."""
+    return [o for o in gc.get_objects() if base in type(o).__mro__ and hasattr(o, "param_groups")]
+
+
+def _rank(torch: Any) -> tuple[int, int, int]:
+    """Rank, local rank and world size: of the process group once it is up, else the launcher's."""
+
+    def number(name: str) -> int:
+        value = os.environ.get(name, "")
+        return int(value) if value.isdigit() else -1
+
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), number("LOCAL_RANK"), distributed.get_world_size()
+    return number("RANK"), number("LOCAL_RANK"), number("WORLD_SIZE")
+
+
+def _sample_counter(tensor: type) -> Any:
+    """How many samples a batch holds: the length of its first tensor."""
+
+    def samples(data: Any) -> int | None:
+        kind = type(data)
+        if kind is list or kind is tuple:
+            data = data[0] if data else None
+        elif kind is dict:
+            data = next(iter(data.values()), None)
+        if type(data) is tensor and data.dim():
+            return len(data)
+        return None
+
+    return samples
