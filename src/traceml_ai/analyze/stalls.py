@@ -70,9 +70,7 @@ def find_stalls(rows: Rows) -> Stalls | None:
     return _describe(rows, stalled, excess[stalled], ordinary)
 
 
-def _describe(
-    rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64], ordinary: float
-) -> Stalls:
+def _describe(rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64], ordinary: float) -> Stalls:
     hit, rest = rows[stalled], rows[~stalled]
     place, in_place = _place(hit, rest)
     mean = float(excess.mean())

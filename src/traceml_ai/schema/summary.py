@@ -84,10 +84,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """What following the advice would buy; only present when it can be estimated honestly."""
 
-    step_ms: float | None = None  # mean step time afterwards
+    step_ms: float | None = None  # mean step time afterwards; None: the time saved is between steps
     low_ms: float | None = None
     high_ms: float | None = None
     speedup: float | None = None  # of the training loop, 1.0 = none
+    speedup_low: float | None = None
+    speedup_high: float | None = None
     saved_share_pct: float | None = None  # of the training loop's time (steps and between steps)
     num_workers: int | None = None  # the number of workers it was computed for
     basis: str = ""  # what the figure rests on, in one sentence

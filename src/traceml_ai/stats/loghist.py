@@ -6,8 +6,6 @@ per doubling in relative width, found by a shift instead of a logarithm (the ide
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,12 +42,12 @@ def quantile(counts: Ints, q: float) -> float | None:
     total = int(counts.sum())
     if total == 0:
         return None
-    target = q * total
+    target = max(q * total, 1.0)  # at least the first value
     cumulative = np.cumsum(counts)
-    index = min(int(np.searchsorted(cumulative, target)), len(counts) - 1)
+    index = int(np.searchsorted(cumulative, target))
     if index == 0:
         return 0.0
-    inside = cast(float, counts[index])
-    part = (target - float(cumulative[index - 1])) / inside if inside else 0.0
+    # Never empty: the cumulative count only reaches the target in a bin that holds something.
+    part = (target - float(cumulative[index - 1])) / float(counts[index])
     low, high = _edge(index), _edge(index + 1)
     return low + (high - low) * min(1.0, max(0.0, part))

@@ -1,0 +1,1 @@
+"""Judgement: one rule a file over named signals, and the summary that comes of it."""

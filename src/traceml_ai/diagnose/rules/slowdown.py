@@ -1,0 +1,101 @@
+"""SLOWDOWN: from some step on every step takes longer, to the end."""
+
+from __future__ import annotations
+
+from traceml_ai.analyze.drift import Drift
+from traceml_ai.diagnose import words
+from traceml_ai.diagnose.cost import Saving, cost_of, estimate, severity_of
+from traceml_ai.diagnose.signals import Signals
+from traceml_ai.schema.summary import Finding, Scope
+
+KIND = "SLOWDOWN"
+
+# Steps on a shared machine drift by ten percent or so without any reason in the script.
+RATIO = 1.2
+# It lasts: every third of the time after it is slower than all that.
+LATE_RATIO = 1.1
+# Nearly every stretch after is slower than nearly every stretch before.
+SUPERIORITY = 0.9
+# When every phase grows alike it is the machine, and other programs easily take half of a small one.
+RATIO_ALL_ALIKE = 2.0
+# The other phases grew less than half as much, relative to their size, as the step did.
+_OTHERS_PART = 0.5
+# Below, a change is jitter of the clock and the scheduler.
+LEAST_GROWTH_NS = 2e5
+
+
+def meets_conditions(signals: Signals) -> bool:
+    """The step got slower by a fifth, stayed so, and one phase did it (or all doubled)."""
+    drift = signals.drift
+    if drift is None or not signals.enough_steps or drift.before_ns <= 0:
+        return False
+    ratio = drift.after_ns / drift.before_ns
+    return (
+        ratio >= (RATIO if one_phase_grew(drift) else RATIO_ALL_ALIKE)
+        and drift.after_ns - drift.before_ns >= LEAST_GROWTH_NS
+        and drift.lowest_late_ns >= LATE_RATIO * drift.before_ns
+        and drift.superiority >= SUPERIORITY
+    )
+
+
+def one_phase_grew(drift: Drift) -> bool:
+    """Whether one phase grew and the others hardly did."""
+    if drift.other_before_ns <= 0:
+        return True
+    growth = drift.after_ns / drift.before_ns - 1
+    return drift.other_growth_ns / drift.other_before_ns < _OTHERS_PART * growth
+
+
+def finding(signals: Signals) -> Finding:
+    """Say from which step on, by how much, and which phase grew."""
+    drift = signals.drift
+    assert drift is not None
+    one = one_phase_grew(drift)
+    per_step = (drift.after_ns - drift.before_ns) * drift.steps_after / signals.steady_steps
+    certain = (drift.lowest_late_ns - drift.before_ns) * drift.steps_after / signals.steady_steps
+    cost = cost_of(signals, per_step)
+    return Finding(
+        kind=KIND,
+        severity=severity_of(cost.share),
+        section="step_time",
+        scope=Scope(phase=drift.phase if one else None, first_step=drift.from_step),
+        why=f"From step {drift.from_step:,} on a step takes {words.ms(drift.after_ns)} instead of "
+        f"{words.ms(drift.before_ns)}; {_what_grew(drift, one=one)}.",
+        next=_next(drift) if one else _MACHINE,
+        evidence={
+            "from_step": drift.from_step,
+            "before_ms": drift.before_ns / 1e6,
+            "after_ms": drift.after_ns / 1e6,
+            "phase_growth_ms": drift.phase_growth_ns / 1e6,
+            "other_growth_ms": drift.other_growth_ns / 1e6,
+        },
+        estimate=estimate(
+            signals,
+            Saving(per_step, min(certain, per_step), per_step, "every step as fast as before the change"),
+        ),
+        confidence="high" if one else "low",
+        cost_ms_per_step=per_step / 1e6,
+        saved_s=cost.saved_s,
+    )
+
+
+_MACHINE = (
+    "Look at the machine: another program, a processor that throttles or memory that is being swapped slows "
+    "every phase alike."
+)
+
+
+def _what_grew(drift: Drift, *, one: bool) -> str:
+    if one:
+        return f"{drift.phase.replace('_', ' ')} grew by {words.ms(drift.phase_growth_ns)}"
+    return "all phases grew alike"
+
+
+def _next(drift: Drift) -> str:
+    phase = drift.phase.replace("_", " ")
+    if drift.phase == "input_wait":
+        return f"Look at what batches cost from step {drift.from_step:,} on: larger items, a cold cache."
+    return (
+        f"Look for what {phase} does from step {drift.from_step:,} on that it did not before: state that grows, a "
+        "schedule that switches something on, hooks added again and again."
+    )
