@@ -45,7 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         " " * 7 + "traceml run [options] -- COMMAND ..."
     )
     parser.add_argument("--mode", choices=MODES, default="auto", help="what to show (auto: the summary)")
-    parser.add_argument("--logs-dir", type=Path, default=Path("logs"), help="where run folders are kept (logs)")
+    parser.add_argument("--logs-dir", type=Path, default="logs", help="where run folders are kept (logs)")
     parser.add_argument("--run-name", help="the run's folder; default: script, date and time")
     parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between samples (1)")
     parser.add_argument("--trace-max-steps", type=_count, metavar="N", help="record at most N steps")

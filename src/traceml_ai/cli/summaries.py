@@ -7,6 +7,7 @@ from pathlib import Path
 
 from traceml_ai.collect.rebuild import rebuild
 from traceml_ai.errors import TraceMLError
+from traceml_ai.launch.place import SPOOL_PREFIX
 from traceml_ai.launch.recording import remove
 from traceml_ai.report.card import render_card
 from traceml_ai.schema.summary import Summary, decode, encode
@@ -81,4 +82,6 @@ def _keep(folder: Path, manifest: Manifest, summary: Summary) -> None:
     with contextlib.suppress(OSError):  # somebody else's run, a read-only disk: it was shown
         write_atomic(folder / TEXT_FILE, render_card(summary).encode())
         write_atomic(folder / SUMMARY_FILE, encode(summary))
-        remove(Path(manifest.spool) if manifest.spool else None)
+        # The manifest is a file like any other: what it names is only removed when it is a spool.
+        if manifest.spool is not None and Path(manifest.spool).name.startswith(SPOOL_PREFIX):
+            remove(Path(manifest.spool))

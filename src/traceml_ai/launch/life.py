@@ -20,7 +20,7 @@ from traceml_ai.launch.command import Target, Torchrun, build
 from traceml_ai.launch.environment import child_environment
 from traceml_ai.launch.outcome import Outcome, end_like
 from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
-from traceml_ai.launch.say import say
+from traceml_ai.launch.say import occupy_standard_descriptors, say
 from traceml_ai.launch.signals import Relay
 from traceml_ai.schema import env
 
@@ -64,6 +64,7 @@ def run(request: Request) -> int:
     command = build(request.target, request.torchrun)
     if request.disabled or env.is_disabled(os.environ.get(env.DISABLED)) or _is_missing(request.target):
         return become(command)
+    occupy_standard_descriptors()
     plan = Plan(request.logs, request.run_name, request.target.stem, command, request.interval_s)
     recording = open_recording(plan)
     relay = Relay()
@@ -95,8 +96,8 @@ def _attend(request: Request, recording: Recording, child: Child, relay: Relay) 
 
 def _watch(child: Child, relay: Relay, watched: Watched | None, guard: Guard) -> int:
     while True:
-        pause_s = watched.collector.pause_s() if watched else _BLIND_PAUSE_S
-        returncode = child.wait(pause_s)
+        pause_s = guard("the collector's clock", watched.collector.pause_s) if watched else None
+        returncode = child.wait(_BLIND_PAUSE_S if pause_s is None else pause_s)
         if returncode is not None:
             return returncode
         relay.pass_on(child.send)
@@ -173,5 +174,3 @@ def _elsewhere(name: str) -> Path | None:
 def _is_missing(target: Target) -> bool:
     """Whether the script is not there: Python itself says so best, and nothing need be recorded."""
     return target.kind == "script" and target.words[0] != "-" and not Path(target.words[0]).exists()
-
-

@@ -34,6 +34,19 @@ def write_stderr(text: str) -> None:
             return
 
 
+def occupy_standard_descriptors() -> None:
+    """Open the null device where a standard stream is closed.
+
+    A file of ours would get its number, and what is meant for the stream would be written into it.
+    The number is closed again in the child, as the caller wanted.
+    """
+    for descriptor in (0, 1, STDERR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
 def stderr_encoding() -> str:
     """Return the encoding of standard error; ASCII when it is closed."""
     return getattr(sys.stderr, "encoding", None) or "ascii"

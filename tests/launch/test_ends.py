@@ -1,0 +1,175 @@
+"""However a program ends, `traceml run` ends the same way, with a summary that says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.tool import PYTHON, TRACEML, end, manifest, plain, script, start, summary, traced
+
+COUNTING = """
+    import signal, sys, time
+    got = []
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+        signal.signal(getattr(signal, name), lambda number, frame: got.append(number))
+    print("ready", flush=True)
+    until = time.monotonic() + 30
+    while not got and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.4)  # a second one would come by now
+    print(got, flush=True)
+    sys.exit(5)
+"""
+WAITING = """
+    import time
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+TIDY = """
+    import time
+    print("ready", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        raise
+    finally:
+        time.sleep(0.3)
+        print("tidied", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("pass", "completed"),
+        ("import sys; sys.exit(0)", "completed"),
+        ("import sys; sys.exit(3)", "failed"),
+        ("import sys; sys.exit('no data')", "failed"),
+        ("1 / 0", "failed"),
+        ("def broken(:", "failed"),
+        ("import os; os._exit(7)", "failed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "killed"),
+        ("import os; os.abort()", "killed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "terminated"),
+        ("raise KeyboardInterrupt", "interrupted"),
+    ],
+)
+def test_the_end_is_pythons(tmp_path: Path, text: str, status: str) -> None:
+    script(tmp_path, text)
+    reference = plain(["train.py"], tmp_path)
+
+    ended = traced(["train.py"], tmp_path)
+
+    assert ended.returncode == reference.returncode
+    assert ended.stdout == reference.stdout
+    assert reference.stderr in ended.stderr
+    found = summary(tmp_path)["run"]
+    code = reference.returncode
+    assert (found["status"], found["exit_code"]) == (status, code if code >= 0 else 128 - code)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGSEGV", "SIGQUIT"])
+def test_a_signal_to_the_training_process_ends_both_alike(tmp_path: Path, name: str) -> None:
+    number = getattr(signal, name)
+    script(tmp_path, WAITING)
+    reference = start([*PYTHON, "train.py"], tmp_path)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+
+    reference.send_signal(number)
+    os.kill(_child(tmp_path), number)
+
+    assert end(process).returncode == end(reference).returncode
+    assert summary(tmp_path)["run"]["exit_code"] == 128 + number
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_a_signal_reaches_the_program_exactly_once(tmp_path: Path, name: str, *, whole_group: bool) -> None:
+    script(tmp_path, COUNTING)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+
+    _send(process.pid, getattr(signal, name), whole_group=whole_group)
+    ended = end(process)
+
+    assert ended.stdout == f"[{int(getattr(signal, name))}]\n"
+    assert ended.returncode == 5
+
+
+def test_a_signal_sent_while_everything_starts_is_not_lost(tmp_path: Path) -> None:
+    script(tmp_path, COUNTING)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+    process.terminate()
+    process.terminate()
+
+    assert end(process).stdout == "[15]\n"
+
+
+def test_ctrl_c_lets_the_program_tidy_up_and_the_summary_be_written(tmp_path: Path) -> None:
+    script(tmp_path, TIDY)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+
+    _send(process.pid, signal.SIGINT, whole_group=True)
+    ended = end(process)
+
+    assert ended.stdout == "interrupted\ntidied\n"
+    assert ended.stderr.count("KeyboardInterrupt") == 1
+    assert ended.returncode == -signal.SIGINT
+    assert summary(tmp_path)["run"]["status"] == "interrupted"
+
+
+def test_what_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
+    script(tmp_path, COUNTING)
+    nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    script(tmp_path, "import signal; print(signal.getsignal(signal.SIGHUP), flush=True); input()", "show.py")
+    process = start([*nohup, *TRACEML, "run", "show.py"], tmp_path)
+
+    process.send_signal(signal.SIGHUP)
+
+    assert process.poll() is None
+    assert end(process).returncode == 1  # the end of the empty standard input
+
+
+def test_death_is_noticed_at_once(tmp_path: Path) -> None:
+    script(tmp_path, WAITING)
+    process = start([*TRACEML, "run", "--interval", "30", "train.py"], tmp_path)
+    time.sleep(1.5)
+
+    begin = time.monotonic()
+    os.kill(_child(tmp_path), signal.SIGKILL)
+    end(process)
+
+    assert time.monotonic() - begin < 1.5
+
+
+def test_the_launcher_is_all_that_a_run_leaves_in_the_process_table(tmp_path: Path) -> None:
+    script(tmp_path, WAITING)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+    os.kill(_child(tmp_path), signal.SIGTERM)
+    end(process)
+
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def _send(pid: int, number: int, *, whole_group: bool) -> None:
+    if whole_group:
+        os.killpg(pid, number)
+    else:
+        os.kill(pid, number)
+
+
+def _child(folder: Path) -> int:
+    """Wait for the manifest that names the training process."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        pid = manifest(folder)["child_pid"]
+        if pid is not None:
+            return int(pid)
+        time.sleep(0.02)
+    raise AssertionError("the training process is not in the manifest")
