@@ -34,7 +34,8 @@ def _steps(view: RunView, signals: Signals) -> list[str]:
         found.append("No training step was recognised: step times are n/a.")
     if aggregate.excluded:
         found.append(
-            f"{words.plural(aggregate.excluded, 'inferred step')} outside the marked ones left out: marks win."
+            f"{words.plural(aggregate.excluded, 'inferred step')} outside the marked ones left out: "
+            "marks win."
         )
     if header is not None and header.dropped:
         found.append(f"{words.plural(header.dropped, 'closed step')} could not be kept and are in no figure.")

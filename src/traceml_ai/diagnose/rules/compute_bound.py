@@ -55,8 +55,9 @@ def _next(signals: Signals, optimizer: float) -> str:
         return (
             "The optimizer outweighs forward and backward: try fused=True or foreach=True, or larger batches."
         )
-    more = ""
     threads, usable = signals.torch_threads, signals.usable_cpus
-    if threads is not None and usable is not None and threads < int(usable):
+    on_cpu = signals.breakdown is not None and signals.breakdown.share("h2d") is None
+    more = ""
+    if on_cpu and threads is not None and usable is not None and threads < int(usable):
         more = f", torch.set_num_threads({int(usable)}) (now {threads})"
-    return f"Nothing to fix around the model; to go faster make it compute less or faster: mixed precision, torch.compile{more}."
+    return f"The model is what takes the time; compute less or faster: mixed precision, torch.compile{more}."

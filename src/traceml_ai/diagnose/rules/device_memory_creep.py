@@ -31,7 +31,8 @@ def finding(signals: Signals) -> Finding:
         scope=Scope(),
         why=f"Peak device memory grows by {words.size(growth.per_x)} a step and does not level off "
         f"(now {words.size(memory.peak_allocated_bytes)}).",
-        next="Look for tensors kept from step to step: keep loss.item() or loss.detach() instead of the loss.",
+        next="Look for tensors kept from step to step: keep loss.item() or loss.detach() instead of the "
+        "loss.",
         evidence={"bytes_per_step": growth.per_x, "grown_bytes": growth.total},
         confidence="high",
     )

@@ -30,7 +30,8 @@ def finding(signals: Signals) -> Finding:
         severity="info",
         section="step_memory",
         scope=Scope(),
-        why=f"Peak device memory rose by {words.size(growth.total)} over the later part of the run, unevenly.",
+        why=f"Peak device memory rose by {words.size(growth.total)} over the later part of the run, "
+        "unevenly.",
         next="Watch a longer run; batches of growing size level off, a leak does not.",
         evidence={"grown_bytes": growth.total},
         confidence="low",

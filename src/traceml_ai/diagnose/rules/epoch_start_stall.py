@@ -38,7 +38,8 @@ def finding(signals: Signals) -> Finding:
         severity=severity_of(cost.share),
         section="step_time",
         scope=Scope(phase="input_wait"),
-        why=f"Starting an epoch costs {words.seconds(starts.excess_ns)} ({words.ms(starts.first_wait_ns)} for "
+        why=f"Starting an epoch costs {words.seconds(starts.excess_ns)} "
+        f"({words.ms(starts.first_wait_ns)} for "
         f"its first batch, {words.ms(starts.loader_ns)} for the loader), {words.percent(cost.share)} of the "
         "loop's time.",
         next=_next(signals),
@@ -82,7 +83,8 @@ def _next(signals: Signals) -> str:
             "workers then live from epoch to epoch."
         )
     if signals.workers:
-        return "Look at what each worker does before its first batch (opening files, reading an index) and keep it."
+        return "Look at what each worker does before its first batch (opening files, reading an index) "
+        "and keep it."
     return (
         "Look at what the dataset and sampler do when an epoch begins (shuffling, reading an index), or make "
         "epochs longer."

@@ -38,7 +38,8 @@ def finding(signals: Signals) -> Finding:
         why=f"Garbage collection takes {words.percent(cost.share)} of the loop's time "
         f"({words.plural(found.collections, 'collection')}, {words.seconds(found.total_ns)}, the longest "
         f"{words.ms(found.longest_ns)}).",
-        next="After building model and data call gc.collect() and gc.freeze(), and raise gc.set_threshold(); keep "
+        next="After building model and data call gc.collect() and gc.freeze(), and raise "
+        "gc.set_threshold(); keep "
         "large collections of Python objects in arrays.",
         evidence={
             "collections": found.collections,

@@ -35,7 +35,8 @@ def finding(signals: Signals) -> Finding:
         scope=Scope(),
         why=f"Giving out forward, backward and optimizer takes the host {words.ms(host)}, the device needs "
         f"{words.ms(device)} for them: it waits for the host.",
-        next="Give the device more per call: larger batches, torch.compile or CUDA graphs, fewer small modules, "
+        next="Give the device more per call: larger batches, torch.compile or CUDA graphs, fewer small "
+        "modules, "
         "no .item() inside the step.",
         evidence={"host_ms": host / 1e6, "device_ms": device / 1e6},
         confidence="low",

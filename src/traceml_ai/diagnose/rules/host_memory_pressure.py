@@ -27,7 +27,8 @@ def finding(signals: Signals) -> Finding:
         severity="critical" if part >= CRITICAL_PART else "warning",
         section="process",
         scope=Scope(),
-        why=f"Training process and workers held {words.percent(part)} of the {words.size(limit)} they may use.",
+        why=f"Training process and workers held {words.percent(part)} of the {words.size(limit)} they "
+        "may use.",
         next="Use fewer workers, a smaller prefetch_factor or smaller batches, or ask for more memory.",
         evidence={"peak_bytes": _peak(signals), "limit_bytes": limit},
         confidence="high",

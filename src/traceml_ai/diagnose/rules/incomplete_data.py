@@ -38,8 +38,9 @@ def _reason(signals: Signals) -> tuple[str, str]:
             f"Run at least {MIN_STEPS} steps, better a hundred.",
         )
     if signals.judgeable is None:
+        step = words.ms(signals.breakdown.step_ns)
         return (
-            f"Steps of {words.ms(signals.breakdown.step_ns)} are too short to judge: they are mostly interpreter.",
+            f"Steps of {step} are too short to judge: they are mostly interpreter.",
             "Nothing to fix for a small run; larger batches make each step worth more.",
         )
     return (

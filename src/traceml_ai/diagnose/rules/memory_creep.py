@@ -14,9 +14,11 @@ KIND = "MEMORY_CREEP"
 _SOON = 2.0
 
 _ADVICE: dict[MemoryScope, str] = {
-    "main process": "Look for tensors kept from step to step: appending a loss keeps its whole graph, so keep "
+    "main process": "Look for tensors kept from step to step: appending a loss keeps its whole graph, "
+    "so keep "
     "loss.item() or loss.detach(), and del what a step no longer needs.",
-    "loader workers": "Keep the dataset's items in arrays or tensors instead of Python objects (each worker copies "
+    "loader workers": "Keep the dataset's items in arrays or tensors instead of Python objects (each "
+    "worker copies "
     "shared pages as it touches them), and look for caches in __getitem__.",
 }
 

@@ -23,12 +23,14 @@ _CALLED = {
     "other": "nothing that was recognised",
 }
 _ADVICE = {
-    "validation": "Validate less often or on fewer batches, with larger batches under torch.inference_mode().",
+    "validation": "Validate less often or on fewer batches, with larger batches under "
+    "torch.inference_mode().",
     "checkpoint": "Save less often, or hand the state to a background thread.",
     "gc": "Call gc.collect() and gc.freeze() once before the loop.",
     "loader": "Set persistent_workers=True, or make epochs longer.",
     "handlers": "Look at the callbacks that run after every step, and let them run every N steps.",
-    "other": "Look at what the loop does after the step: logging, .item(), metrics, plots; do it every N steps.",
+    "other": "Look at what the loop does after the step: logging, .item(), metrics, plots; do it every "
+    "N steps.",
 }
 _NO_LOADER = (
     "No loader was seen, so batches are probably made between the steps: move that into a DataLoader with "
@@ -58,7 +60,8 @@ def finding(signals: Signals) -> Finding:
         severity=severity_of(cost.share),
         section="step_time",
         scope=Scope(phase="between_steps"),
-        why=f"{words.percent(cost.share)} of the loop's time lies between steps ({words.ms(between)} per step of "
+        why=f"{words.percent(cost.share)} of the loop's time lies between steps ({words.ms(between)} "
+        "per step of "
         f"{words.ms(breakdown.step_ns)}), {words.ms(part)} of it {_CALLED[cause]}.",
         next=_NO_LOADER if cause == "other" and _no_input(signals) else _ADVICE[cause],
         evidence=_evidence(signals, cause, between, cost.share),

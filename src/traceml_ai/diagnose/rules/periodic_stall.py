@@ -23,12 +23,15 @@ _ADVICE = {
     "validation": "Evaluate less often or on fewer batches.",
     "input_wait": "Look at what the loader does at that distance: a new shard or file, a shuffle buffer that "
     "refills, workers that all finish at once.",
-    "optimizer": "Look at what the optimizer does at that distance (a state that is synchronised, a schedule).",
-    "between_steps": "Look at what the loop does after that step: logging, metrics, plots, a flush; do it less "
+    "optimizer": "Look at what the optimizer does at that distance (a state that is synchronised, a "
+    "schedule).",
+    "between_steps": "Look at what the loop does after that step: logging, metrics, plots, a flush; do "
+    "it less "
     "often or in a background thread.",
 }
 _OTHERWISE = (
-    "Look at what the step does at that distance (logging, metrics, a checkpoint, a flush); do it less often or "
+    "Look at what the step does at that distance (logging, metrics, a checkpoint, a flush); do it less "
+    "often or "
     "in a background thread."
 )
 

@@ -26,7 +26,8 @@ def finding(signals: Signals) -> Finding:
         section="process",
         scope=Scope(),
         why=f"Training keeps {words.number(cores)} of {words.number(usable)} usable processors busy.",
-        next="More workers or threads will not help on this machine; cheaper batches or more processors will.",
+        next="More workers or threads will not help on this machine; cheaper batches or more processors "
+        "will.",
         evidence={"busy_cpus": cores, "usable_cpus": usable},
         confidence="medium",
     )

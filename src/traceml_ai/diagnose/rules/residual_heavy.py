@@ -21,9 +21,11 @@ LEAST_COVERAGE = 0.8
 NAMED_PART = 0.2
 
 _ADVICE = {
-    "checkpoint": "torch.save runs inside the step: save less often, or hand the state to a background thread.",
+    "checkpoint": "torch.save runs inside the step: save less often, or hand the state to a background "
+    "thread.",
     "validation": "Evaluate less often, or outside the training step: an evaluation pass runs inside it.",
-    "other": "Look inside the step for .item(), logging, metrics or file writes; do them every N steps, or name "
+    "other": "Look inside the step for .item(), logging, metrics or file writes; do them every N steps, "
+    "or name "
     "them with traceml.phase(name) to see which it is.",
 }
 

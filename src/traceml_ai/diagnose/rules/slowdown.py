@@ -96,6 +96,7 @@ def _next(drift: Drift) -> str:
     if drift.phase == "input_wait":
         return f"Look at what batches cost from step {drift.from_step:,} on: larger items, a cold cache."
     return (
-        f"Look for what {phase} does from step {drift.from_step:,} on that it did not before: state that grows, a "
+        f"Look for what {phase} does from step {drift.from_step:,} on that it did not before: state "
+        "that grows, a "
         "schedule that switches something on, hooks added again and again."
     )
