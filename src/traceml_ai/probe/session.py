@@ -10,16 +10,19 @@ import atexit
 import gc
 import os
 import sys
-import threading
 import weakref
+from _thread import get_ident
+from collections.abc import Callable
 from time import perf_counter_ns, time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceml_ai.probe import patches as timed
+from traceml_ai.probe import tracebacks
 from traceml_ai.probe.discover import children_of, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch
 from traceml_ai.probe.state import BACKWARD, FORWARD, RESIDUAL, StepState
 from traceml_ai.schema import env
+from traceml_ai.schema.step import USER_SLOTS
 from traceml_ai.spool import layout
 from traceml_ai.spool.writer import Identity, StepLogWriter
 
@@ -50,19 +53,20 @@ class Session:
         self.patches = timed.Patches()
         self.writer: StepLogWriter | None = None
         self.pair_ns = 0
+        self.which = Which()
         self.origin = (begin, time_ns())
         self._discoveries = 0
         self._levels: list[Any] = []
         self._patched_classes: set[type] = set()
         self._optimizers: list[weakref.ref[Any]] = []
         self._finished = False
-        self._said: set[str] = set()
+        self._restore_excepthook: Callable[[], None] = _nothing
         self.st = self._new_state()
         self.facts.values["attach_cost_ns"] = perf_counter_ns() - begin
 
     def _new_state(self) -> StepState:
         st = StepState(
-            ident=threading.get_ident(),
+            ident=get_ident(),
             open_log=self._open_log,
             grad_enabled=self.torch.is_grad_enabled,
             batch_samples=_sample_counter(self.torch.Tensor),
@@ -75,33 +79,35 @@ class Session:
 
     # -- patches ------------------------------------------------------------------------------
 
-    def install(self, *, loader: bool, forward: bool, backward: bool, optimizer: bool) -> None:
+    def install(self, which: Which) -> None:
         """Put the timed calls in place."""
-        torch, st, ident = self.torch, self.st, threading.get_ident
+        self.which = which
+        torch, st, ident = self.torch, self.st, get_ident
         compiling = torch.compiler.is_dynamo_compiling
         put = self.patches.set
-        if loader:
+        if which.loader:
             data = torch.utils.data.dataloader
             base = data._BaseDataLoaderIter  # noqa: SLF001
             put(base, "__next__", timed.timed_next(st, base.__next__, ident))
             kind = data.DataLoader
             put(kind, "__iter__", timed.timed_iter(st, kind.__iter__, ident))
-        if not forward:
+        if not which.forward:
             st.on_missing_forward = None
-        if backward:
+        if which.backward:
             for name in ("backward", "grad"):
                 inner = getattr(torch.autograd, name)
                 put(torch.autograd, name, timed.timed_backward(st, inner, ident, compiling))
-        if optimizer:
+        if which.optimizer:
             self._install_optimizer()
         save = timed.timed_save(st, torch.save, ident)
         put(torch, "save", save)
         put(torch.serialization, "save", save)
         gc.callbacks.append(self._on_gc)
+        self._restore_excepthook = tracebacks.install()
         self.pair_ns = self.facts.values["own_pair_ns"] = calibrate(torch)
 
     def _install_optimizer(self) -> None:
-        torch, st, ident = self.torch, self.st, threading.get_ident
+        torch, st, ident = self.torch, self.st, get_ident
         base = torch.optim.Optimizer
         patch_step = base._patch_step_function  # noqa: SLF001
 
@@ -131,21 +137,40 @@ class Session:
             return
         self._patched_classes.add(owner)
         step = timed.timed_step(
-            self.st, vars(owner)["step"], threading.get_ident, self.torch.compiler.is_dynamo_compiling
+            self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
+
+    def reinstall(self, which: Which) -> None:
+        """Time other calls than before (`init` with a mode of its own)."""
+        self.uninstall()
+        self.st.ident = get_ident()
+        self.st.cur = self.st.base()
+        self.st.mark = self.st.clock()
+        self.install(which)
+
+    def user_slot(self, name: str) -> int | None:
+        """The slot of a named phase; None when all slots are taken."""
+        names = self.facts.values["user_phases"]
+        if name in names:
+            return names.index(name)
+        if len(names) >= USER_SLOTS:
+            return None
+        names.append(name)
+        return len(names) - 1
 
     def uninstall(self) -> None:
         """Put the originals back and stop measuring."""
         self.st.turn_off()
         self.patches.restore()
         self._patched_classes.clear()
+        self._restore_excepthook()
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
 
     def _on_gc(self, phase: str, _info: dict[str, int]) -> None:
         st = self.st
-        if threading.get_ident() != st.ident:
+        if get_ident() != st.ident:
             return
         if phase == "start":
             st.gc_start()
@@ -178,7 +203,7 @@ class Session:
             self.st,
             None if inherited else owned,
             module,
-            threading.get_ident,
+            get_ident,
             self.torch.compiler.is_dynamo_compiling,
         )
         self.patches.set(kind, "__call__", call)
@@ -306,12 +331,21 @@ class Session:
                 self.measure_model(model)
 
 
-def attach(torch: Any, spool: str, *, max_steps: int = 0) -> Session:
-    """Start measuring this process in automatic mode; a second call returns the same session."""
+class Which(NamedTuple):
+    """Which calls are timed without being asked for one by one."""
+
+    loader: bool = True
+    forward: bool = True
+    backward: bool = True
+    optimizer: bool = True
+
+
+def attach(torch: Any, spool: str, which: Which = Which(), *, max_steps: int = 0) -> Session:
+    """Start measuring this process; a second call returns the same session."""
     global current  # noqa: PLW0603 - there is one session in a process, that is the point
     if current is None:
         current = Session(torch, spool, max_steps=max_steps)
-        current.install(loader=True, forward=True, backward=True, optimizer=True)
+        current.install(which)
         atexit.register(current.finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=current.after_fork)
@@ -341,10 +375,10 @@ def calibrate(torch: Any) -> int:
         return None
 
     st = StepState(
-        ident=threading.get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled
+        ident=get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled
     )
     wrapped = timed.timed_backward(
-        st, nothing, threading.get_ident, torch.compiler.is_dynamo_compiling
+        st, nothing, get_ident, torch.compiler.is_dynamo_compiling
     )
     st.window = st.plain_backward = True
     st.acc[FORWARD] = 1
@@ -360,6 +394,10 @@ def calibrate(torch: Any) -> int:
         end = perf_counter_ns()
         costs.append((end - middle) - (middle - begin) - st.acc[BACKWARD])
     return max(0, min(costs) // _CALIBRATION_CALLS)
+
+
+def _nothing() -> None:
+    """Nothing to restore."""
 
 
 def _no_log() -> StepLogWriter:

@@ -1,0 +1,331 @@
+"""What a training script may call.
+
+Nothing here is needed under ``traceml run``: a plain loop is recognised from its own calls. These
+calls are for those who want to mark the step themselves, name phases of their own, feed data from
+something that is not a PyTorch ``DataLoader``, or read the result from inside.
+
+Outside ``traceml run`` every call does nothing, and `init` says so once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from traceml_ai.errors import UsageError
+from traceml_ai.probe import session as sessions
+from traceml_ai.probe.session import Session, Which
+from traceml_ai.probe.state import BACKWARD, BETWEEN, FORWARD, H2D, OPTIMIZER, USER_0, StepState
+from traceml_ai.schema import env
+
+__all__ = ["final_summary", "init", "phase", "summary", "trace_step", "wrap_dataloader_fetch"]
+
+Item = TypeVar("Item")
+
+_MODES = ("auto", "manual", "selective")
+_PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimizer")
+_STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
+
+_configured: tuple[str, Which] | None = None
+
+
+def init(
+    mode: str = "auto",
+    *,
+    patch_dataloader: bool | None = None,
+    patch_forward: bool | None = None,
+    patch_backward: bool | None = None,
+    patch_optimizer: bool | None = None,
+) -> None:
+    """Say how this process is measured. Optional; a compatible second call does nothing.
+
+    Args:
+        mode: ``"auto"`` times loader, forward, backward and optimizer by itself. ``"manual"`` times
+            only what `trace_step`, `phase` and `wrap_dataloader_fetch` mark. ``"selective"`` times
+            the calls whose ``patch_...`` argument is true.
+        patch_dataloader: With ``"selective"``: time the fetches of PyTorch data loaders.
+        patch_forward: With ``"selective"``: time the outermost calls of the model.
+        patch_backward: With ``"selective"``: time ``backward`` and ``autograd.grad``.
+        patch_optimizer: With ``"selective"``: time ``optimizer.step``.
+
+    Raises:
+        UsageError: An unknown mode, ``patch_...`` arguments with a mode that takes none, or a
+            second call that asks for something else than the first.
+    """
+    global _configured  # noqa: PLW0603 - a process is configured once
+    given = (patch_dataloader, patch_forward, patch_backward, patch_optimizer)
+    which = _which(mode, given)
+    if _configured is not None and _configured != (mode, which):
+        raise UsageError(
+            f"traceml.init(mode={mode!r}) after init(mode={_configured[0]!r}) in the same process: "
+            "call init() once, or with the same arguments"
+        )
+    first = _configured is None
+    _configured = (mode, which)
+    if first:
+        _apply(which)
+
+
+def _which(mode: str, given: tuple[bool | None, ...]) -> Which:
+    if mode not in _MODES:
+        raise UsageError(f"traceml.init(mode={mode!r}): unknown mode, use one of {', '.join(_MODES)}")
+    named = [name for name, value in zip(_PATCHES, given, strict=True) if value is not None]
+    if mode == "selective":
+        return Which(*(bool(value) for value in given))
+    if named:
+        raise UsageError(
+            f"traceml.init(mode={mode!r}, {named[0]}=...): only mode='selective' takes patch_... arguments"
+        )
+    return Which(*(mode == "auto" for _ in given))
+
+
+def _apply(which: Which) -> None:
+    if env.is_disabled(os.environ.get(env.DISABLED)):
+        return
+    session = _session()
+    if session is None:
+        sessions.say_once(
+            "no collector for this process, nothing is measured; start it with: traceml run <script>"
+        )
+    elif session.which != which:
+        session.reinstall(which)
+
+
+def _session() -> Session | None:
+    """This process's session, attached now if the start-up hook could not do it."""
+    if sessions.current is None and "torch" in sys.modules:
+        return sessions.attach_from_environment(sys.modules["torch"])
+    return sessions.current
+
+
+def _active(session: Session | None) -> StepState | None:
+    """The step state, if this thread is the one that is measured."""
+    if session is None:
+        return None
+    st = session.st
+    return st if sessions.get_ident() == st.ident else None
+
+
+class trace_step:  # noqa: N801 - used like a function
+    """Mark one training step.
+
+    Marked steps win over inferred ones: from the first one on only they are counted. A step that
+    raises is counted as aborted and averaged nowhere. Inside another marked step, on another
+    thread or without a collector this does nothing.
+
+    Args:
+        model: The model whose outermost calls are the step's forward; without it the model is
+            found by itself.
+
+    Example:
+        >>> import traceml_ai as traceml
+        >>> with traceml.trace_step():
+        ...     pass
+    """
+
+    __slots__ = ("_model", "_session", "_st")
+
+    def __init__(self, model: Any = None) -> None:
+        self._model = model
+        self._session: Session | None = None
+        self._st: StepState | None = None
+
+    def __enter__(self) -> trace_step:
+        session = sessions.current or _session()
+        st = _active(session)
+        if session is None or st is None or (st.marked and st.window):
+            return self
+        try:
+            if self._model is not None and id(self._model) not in st.targets and session.which.forward:
+                session.measure_model(self._model)
+            st.open_marked()
+        except Exception as error:  # noqa: BLE001 - ours must not become the user's
+            st.fail("step", error)
+            return self
+        self._session, self._st = session, st
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        st, self._st = self._st, None
+        if st is None or st.ident == -1:
+            return
+        try:
+            if kind is None:
+                st.close_marked()
+            else:
+                st.abort()
+        except Exception as ours:  # noqa: BLE001
+            st.fail("step", ours)
+
+
+class phase:  # noqa: N801 - used like a function
+    """Time a block inside the step under a name of its own.
+
+    Forward, backward and the other phases that happen inside the block keep their own time. At
+    most eight different names are kept in a process; ``"h2d"``, ``"forward"``, ``"backward"`` and
+    ``"optimizer"`` are the step's own phases. Outside a step this does nothing.
+
+    Args:
+        name: The phase's name in the summary.
+
+    Example:
+        >>> import traceml_ai as traceml
+        >>> with traceml.phase("augment"):
+        ...     pass
+    """
+
+    __slots__ = ("_before", "_name", "_st")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._st: StepState | None = None
+        self._before = BETWEEN
+
+    def __enter__(self) -> phase:
+        session = sessions.current
+        st = _active(session)
+        if session is None or st is None or not st.window:
+            return self
+        try:
+            column = _STANDARD.get(self._name)
+            if column is None:
+                slot = session.user_slot(self._name)
+                if slot is None:
+                    session.warn("phase", f"phase {self._name!r} is not kept: eight names are in use")
+                    return self
+                column = USER_0 + slot
+            self._before = st.enter(column)
+        except Exception as error:  # noqa: BLE001
+            st.fail("phase", error)
+            return self
+        self._st = st
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        st, self._st = self._st, None
+        # A step that ended inside the block has taken the books back to the time between steps.
+        if st is not None and st.window:
+            st.leave(self._before)
+
+
+class _TimedIterator(Generic[Item]):
+    """An iterator whose ``__next__`` is input wait."""
+
+    def __init__(self, inner: Iterator[Item]) -> None:
+        self._inner = inner
+
+    def __iter__(self) -> _TimedIterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        session = sessions.current
+        st = _active(session)
+        if st is None or st.in_fetch:
+            return next(self._inner)
+        try:
+            before = st.enter_fetch(self)
+        except Exception as error:  # noqa: BLE001
+            st.fail("input", error)
+            return next(self._inner)
+        try:
+            item = next(self._inner)
+        except StopIteration:
+            st.end_fetch(before)
+            raise
+        except BaseException:
+            st.abort_fetch(before)
+            raise
+        st.leave_fetch(before, item)
+        return item
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _TimedIterable(Generic[Item]):
+    """An iterable whose iterators are timed; everything else is the wrapped object's."""
+
+    def __init__(self, inner: Iterable[Item]) -> None:
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[Item]:
+        iterator = _TimedIterator(iter(self._inner))
+        st = _active(sessions.current)
+        if st is not None:
+            st.new_iteration(iterator)
+        return iterator
+
+    def __len__(self) -> int:
+        return len(self._inner)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
+    """Time the fetches of a training source that is not a PyTorch ``DataLoader``.
+
+    Args:
+        iterable: Anything that can be iterated over: a generator, a list, another library's loader.
+
+    Returns:
+        An iterable over the same items. The object itself comes back, with one warning, when it is
+        a PyTorch ``DataLoader`` that is timed already, and without a collector.
+    """
+    session = sessions.current or _session()
+    if session is None:
+        return iterable
+    loader = session.torch.utils.data.DataLoader
+    if session.which.loader and isinstance(iterable, loader):
+        session.warn(
+            "input",
+            "wrap_dataloader_fetch() was given a PyTorch DataLoader, which is timed already; "
+            "it is used as it is",
+            say=True,
+        )
+        return iterable
+    return _TimedIterable(iterable)
+
+
+def final_summary() -> dict[str, Any] | None:
+    """The summary of this process so far, with the keys of ``final_summary.json``.
+
+    Computed anew at each call from the steps that were recorded; not meant for the step path.
+
+    Returns:
+        The summary as plain values, or None when this process is not measured.
+    """
+    session = sessions.current
+    if session is None or session.writer is None:
+        return None
+    from traceml_ai.collect.inside import summarize_process
+
+    return summarize_process(session.spool, session.origin)
+
+
+def summary() -> dict[str, float | str]:
+    """The main numbers so far as a flat mapping that a tracker can log.
+
+    Returns:
+        Names such as ``traceml/step_ms`` to numbers and strings; values that were not measured are
+        absent. Empty when this process is not measured.
+    """
+    whole = final_summary()
+    if whole is None:
+        return {}
+    from traceml_ai.report.flat import flatten
+
+    return flatten(whole)
