@@ -127,7 +127,10 @@ class Collector:
         self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / SUMMARY_BUDGET))
 
     def _summary(self, status: Status, exit_code: int | None, end_ns: int) -> Summary:
-        samples = [sample for series in self._series.values() for sample in series.samples()]
+        samples = sorted(
+            (sample for series in self._series.values() for sample in series.samples()),
+            key=lambda sample: sample.t_ns,
+        )
         run = run_info(
             self._manifest,
             status,

@@ -44,7 +44,7 @@ def descendants(
     if first is None:
         return [child for child in _by_psutil(pid) if child not in set(without)]
     seen = {pid, *without}
-    waiting, found = first, []
+    waiting, found = list(first), []
     while waiting:
         child = waiting.pop()
         if child not in seen:
