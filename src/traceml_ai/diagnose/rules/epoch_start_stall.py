@@ -83,8 +83,7 @@ def _next(signals: Signals) -> str:
             "workers then live from epoch to epoch."
         )
     if signals.workers:
-        return "Look at what each worker does before its first batch (opening files, reading an index) "
-        "and keep it."
+        return "Look at what each worker does before its first batch (opening files, an index) and keep it."
     return (
         "Look at what the dataset and sampler do when an epoch begins (shuffling, reading an index), or make "
         "epochs longer."
