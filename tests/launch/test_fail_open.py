@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ TEXT = "print('trained'); raise SystemExit(4)"
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[dict[str, str]]:
+def elsewhere(tmp_path: Path) -> dict[str, str]:
     """An environment whose temporary folder is ours to look at."""
     folder = tmp_path / "tmp"
     folder.mkdir()

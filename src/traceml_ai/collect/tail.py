@@ -29,12 +29,16 @@ class Tail:
         spool: The folder; ``None`` when nothing can be recorded.
         notes: For logs that can't be read.
         kept_bytes: Delete segments that were read beyond this size; ``None``: never delete.
+        only: Read the log of this process alone.
     """
 
-    def __init__(self, spool: Path | None, notes: Notes, *, kept_bytes: int | None = None) -> None:
+    def __init__(
+        self, spool: Path | None, notes: Notes, *, kept_bytes: int | None = None, only: int | None = None
+    ) -> None:
         self._spool = spool
         self._notes = notes
         self._kept_bytes = kept_bytes
+        self._only = only
         self._logs: dict[int, _Log] = {}
         self._broken: set[int] = set()
 
@@ -84,6 +88,8 @@ class Tail:
             self._notes.add("spool", f"the step log is gone ({error.strerror}: {self._spool})", aloud=True)
             return
         for reader in found:
+            if self._only not in {None, reader.pid}:
+                continue
             self._logs[reader.pid] = _Log(reader, RankAggregate())
             if reader.header.first_step > 0:
                 lost = f"the first {reader.header.first_step} steps of process {reader.pid}"
