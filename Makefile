@@ -41,7 +41,7 @@ check: $(READY)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m mkdocs build --strict
 
 bench: $(READY)
