@@ -20,6 +20,7 @@ SECOND = 1_000_000_000
 START_NS = 5 * SECOND
 FIRST_BEGIN_NS = 8 * SECOND
 
+NO_FLAGS = Flags(0)
 SEEN = Observed.INPUT | Observed.FORWARD | Observed.BACKWARD | Observed.OPTIMIZER | Observed.SAMPLES
 
 _OVERLAPPING = ("gc_ns", "comm_ns", "arrival_ns")
@@ -72,7 +73,7 @@ class Run:
         n: int,
         *,
         observed: Observed | Sequence[Observed] = SEEN,
-        flags: Flags | Sequence[Flags] = Flags(0),
+        flags: Flags | Sequence[Flags] = NO_FLAGS,
         counts: dict[str, Any] | None = None,
         **ms: Any,
     ) -> Run:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import MS, ORDINARY_MS, SEEN, Header, Run, run_info, sample, samples_over
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fakes import MS, ORDINARY_MS, SEEN, Header, Run, run_info, sample, samples_over
 from traceml_ai.diagnose.summarize import RankInput, summarize
 from traceml_ai.schema.samples import HostSample
 from traceml_ai.schema.step import Flags, Observed
@@ -19,7 +20,9 @@ def loader(**values: Any) -> list[dict[str, Any]]:
     return [{"kind": "DataLoader", "batch_size": 8, "num_workers": 0, "persistent_workers": False, **values}]
 
 
-def summary_of(run: Run, samples: list[HostSample] | None = None, *, cpus: float = 2.0, **facts: Any) -> Summary:
+def summary_of(
+    run: Run, samples: list[HostSample] | None = None, *, cpus: float = 2.0, **facts: Any
+) -> Summary:
     taken = samples_over(run, 20) if samples is None else samples
     return summarize(run.info(usable_cpus=cpus), [run.rank(**facts)], taken)
 
@@ -36,7 +39,9 @@ def the(summary: Summary, kind: str) -> Finding:
     return next(finding for finding in summary.findings if finding.kind == kind)
 
 
-def every(n: int, period: int, value: float, *, otherwise: float = 0.0, first: int | None = None) -> NDArray[Any]:
+def every(
+    n: int, period: int, value: float, *, otherwise: float = 0.0, first: int | None = None
+) -> NDArray[Any]:
     series = np.full(n, otherwise)
     series[period - 1 if first is None else first :: period] = value
     return series
@@ -111,8 +116,9 @@ def test_hiding_the_wait_is_estimated_within_its_range() -> None:
     assert estimate is not None
     assert estimate.num_workers == 2
     assert estimate.low_ms is not None
-    assert estimate.step_ms == pytest.approx(10.15, abs=0.4)
+    assert estimate.step_ms is not None
     assert estimate.high_ms is not None
+    assert estimate.step_ms == pytest.approx(10.15, abs=0.4)
     assert estimate.low_ms <= estimate.step_ms <= estimate.high_ms
 
 
@@ -321,7 +327,8 @@ def test_a_drift_of_a_tenth_is_no_slowdown() -> None:
 
 def busier(factor: float) -> Run:
     slow = np.where(np.arange(400) < 200, 1.0, factor)
-    return Run().steps(400, **{name: value * slow for name, value in ORDINARY_MS.items()})
+    longer: dict[str, Any] = {name: value * slow for name, value in ORDINARY_MS.items()}
+    return Run().steps(400, **longer)
 
 
 def test_a_machine_that_gets_busier_by_a_half_is_no_slowdown() -> None:
@@ -397,9 +404,7 @@ def test_short_epochs_with_restarting_workers_are_an_epoch_start_stall() -> None
 
 
 def epoch_starts(**facts: Any) -> Finding:
-    run = Run().steps(
-        120, input_wait=every(120, 20, 140.0, otherwise=0.3, first=0), flags=epochs(120, 20)
-    )
+    run = Run().steps(120, input_wait=every(120, 20, 140.0, otherwise=0.3, first=0), flags=epochs(120, 20))
     return the(summary_of(run, loaders=loader(**facts)), "EPOCH_START_STALL")
 
 
@@ -496,7 +501,9 @@ def test_no_rank_at_all_is_no_data() -> None:
 
 def test_only_aborted_steps_are_no_data_with_their_count() -> None:
     run = Run()
-    summary = summarize(run.info(status="failed"), [run.rank(header=Header(aborted=1), exception="ValueError")], [])
+    summary = summarize(
+        run.info(status="failed"), [run.rank(header=Header(aborted=1), exception="ValueError")], []
+    )
     assert "1 step begun and aborted" in summary.diagnosis.why
     assert "ValueError" in summary.diagnosis.next
 
@@ -585,8 +592,6 @@ def test_creep_that_soon_reaches_the_limit_is_critical() -> None:
     run = Run().steps(600)
     info = run.info()
     assert info.machine is not None
-    from msgspec.structs import replace
-
     info = replace(info, machine=info.machine._replace(memory_limit_bytes=1500 << 20))
     rss = samples_over(run, 40, main_rss_bytes=(400 + np.linspace(0, 600, 40)) * 2**20)
     finding = the(summarize(info, [run.rank()], rss), "MEMORY_CREEP")

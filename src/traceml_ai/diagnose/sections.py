@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from traceml_ai.analyze import curves, rates
 from traceml_ai.analyze.breakdown import BETWEEN, Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
@@ -118,8 +120,6 @@ def step_time_section(view: RunView, signals: Signals, diagnosis: str, severity:
 
 
 def _with_breakdown(section: StepTimeSection, breakdown: Breakdown) -> StepTimeSection:
-    from msgspec.structs import replace
-
     return replace(
         section,
         step_ms=_in(_MS, breakdown.step_ns),

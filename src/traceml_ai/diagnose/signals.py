@@ -89,7 +89,6 @@ class Signals:
     steps: int = 0  # closed steps, warm-up included
     steady_steps: int = 0
     aborted_steps: int = 0
-    mode: str | None = None
     exception: str | None = None
     hand_written_updates: bool = False
     breakdown: Breakdown | None = None
@@ -102,7 +101,6 @@ class Signals:
     collections: Collections | None = None
     timeline: Timeline | None = None
     loader: LoaderFacts | None = None
-    loaders_known: bool = False
     torch_threads: int | None = None
     usable_cpus: float | None = None
     memory_limit_bytes: int | None = None  # the limit, or all of the host's memory without one

@@ -40,7 +40,10 @@ def late_growth(x: NDArray[Any], y: NDArray[Any]) -> Growth | None:
     """
     if len(x) < MIN_SAMPLES:
         return None
-    at, envelope = _late_envelope(x.astype(np.float64), y.astype(np.float64))
+    parts = np.array_split(np.arange(len(x)), _segments(len(x)))[1:]
+    # The place of each minimum is jittery; the middle of its segment is not.
+    at = np.array([float(x[part].mean()) for part in parts])
+    envelope = np.array([float(y[part].min()) for part in parts])
     span = at[-1] - at[0]
     if span <= 0:
         return None
@@ -48,7 +51,9 @@ def late_growth(x: NDArray[Any], y: NDArray[Any]) -> Growth | None:
     total = float(envelope[-1] - envelope[0])
     average = total / len(rises)
     sustained = average > 0 and bool(
-        rises.min() >= _LEAST_PART * average and rises[-1] >= _LAST_PART * average
+        rises.min() >= _LEAST_PART * average
+        and rises[-1] >= _LAST_PART * average
+        and total >= _swing(parts, y - x * (total / span))
     )
     still = total > 0 and bool(
         rises[-2:].min() >= _LEAST_PART * average and rises.min() > -_LEAST_PART * total
@@ -56,12 +61,13 @@ def late_growth(x: NDArray[Any], y: NDArray[Any]) -> Growth | None:
     return Growth(total, float(total / span), sustained, still, [float(rise) for rise in rises])
 
 
-def _late_envelope(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    parts = np.array_split(np.arange(len(x)), _segments(len(x)))[1:]
-    lowest = np.array([part[np.argmin(y[part])] for part in parts])
-    # The place of each minimum is jittery; the middle of its segment is not.
-    middles = np.array([x[part].mean() for part in parts])
-    return middles, y[lowest]
+def _swing(parts: list[NDArray[np.int64]], level: NDArray[Any]) -> float:
+    """Return how far values move within a segment, the growth taken out.
+
+    A sawtooth that is sampled a few times per tooth has an envelope that drifts with the beat of the
+    two; growth has to exceed the teeth.
+    """
+    return float(np.median([np.ptp(level[part]) for part in parts]))
 
 
 def _segments(samples: int) -> int:

@@ -37,12 +37,6 @@ def block_medians(values: NDArray[Any], blocks: int) -> Floats:
     return np.array([np.median(part) for part in parts], dtype=np.float64)
 
 
-def block_means(values: NDArray[Any], size: int) -> Floats:
-    """Return means of consecutive blocks of ``size`` values; an incomplete last block is left out."""
-    whole = len(values) // size
-    return np.asarray(values[: whole * size].reshape(whole, size).mean(axis=1), dtype=np.float64)
-
-
 def superiority(first: NDArray[Any], second: NDArray[Any]) -> float:
     """Return the probability that a value of ``second`` exceeds one of ``first``, ties counted half.
 
