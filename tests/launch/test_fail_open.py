@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -128,6 +129,7 @@ def test_an_error_in_the_collector_is_not_the_trainings(tmp_path: Path, broken: 
     assert (ended.returncode, ended.stdout) == (4, "trained\n")
     assert ["broken on purpose" in line for line in said(ended)].count(True) == 1
     assert "Traceback" not in ended.stderr
+    shutil.rmtree(manifest(tmp_path)["spool"], ignore_errors=True)  # kept for `traceml view`
 
 
 def test_a_taken_run_name_is_an_error_before_training(tmp_path: Path) -> None:

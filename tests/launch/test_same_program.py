@@ -66,7 +66,7 @@ def test_a_script_finds_what_lies_beside_it(tmp_path: Path) -> None:
 
 
 def test_what_lies_in_the_working_directory_is_not_imported_by_us(tmp_path: Path) -> None:
-    for name in ("random", "json", "numpy", "psutil"):
+    for name in ("numpy", "psutil", "msgspec", "rich"):
         script(tmp_path, "raise SystemExit('imported the user\\'s file')", f"{name}.py")
     script(tmp_path, "print('trained')", "proj/train.py")
 

@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from traceml_ai.schema.run import Status
+if TYPE_CHECKING:
+    from traceml_ai.schema.run import Status  # needs msgspec, which is not loaded before the child started
 
 _SIGNALLED = 128
 _KILLED = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
