@@ -63,7 +63,7 @@ class Guard:
             return None
         try:
             return work(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- the rest of the collector goes on
             reason = f"{type(error).__name__}: {error}".splitlines()[0] + _where(error)
             self._notes.add(topic, f"{part} stopped on an error of TraceML's own ({reason})", aloud=True)
             return None
