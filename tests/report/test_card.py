@@ -11,12 +11,14 @@ from rich.cells import cell_len
 from report.summaries import INPUT_BOUND, STALL, any_summary, breakdowns, empty_summary, make_summary, phase
 from traceml_ai.report.card import MAX_LINES, render_card
 from traceml_ai.schema.summary import (
+    BetweenByCause,
     Estimate,
     Finding,
     PhaseStats,
     RunSection,
     StepTimeSection,
     Summary,
+    TimeSection,
 )
 
 widths = st.sampled_from([80, 100])
@@ -190,6 +192,12 @@ def test_time_between_steps_is_shown_by_cause_the_largest_first() -> None:
     assert line_with(render_card(make_summary()), "Between steps") == (
         "Between steps: 3.40 ms a step, 10.2 % of the loop: validation 0.800 s, loader start/stop 0.230 s,"
     )
+
+
+def test_a_cause_of_less_than_a_hundredth_of_the_time_between_steps_is_left_out() -> None:
+    causes = BetweenByCause(validation_s=1.0, checkpoint_s=0.009, gc_s=0.0, other_s=0.02)
+    line = line_with(render_card(make_summary(time=TimeSection(between_by_cause=causes))), "Between steps")
+    assert line.endswith("validation 1.00 s, other 0.020 s")
 
 
 def test_the_parts_of_the_run_add_up_to_its_whole() -> None:

@@ -7,7 +7,8 @@ from traceml_ai.report.words import CAUSE_WORDS
 from traceml_ai.schema.summary import StepMemorySection, Summary, TimeSection
 
 _UNITS = ((3600.0 * 3, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
-_SHOWN_AT_ALL = 0.0005  # seconds, or ms a step
+_SHOWN_PART = 0.01  # of all time between steps; a smaller cause is not worth its words
+_SHOWN_MS = 0.0005  # a step
 
 
 def between_line(summary: Summary) -> str:
@@ -21,20 +22,17 @@ def between_line(summary: Summary) -> str:
 
 
 def _causes(time: TimeSection) -> str:
-    fields = {name.removesuffix("_s"): getattr(time.between_by_cause, name) for name in _cause_fields(time)}
-    shown = {name: s for name, s in fields.items() if s is not None and s >= _SHOWN_AT_ALL}
-    ordered = sorted(shown, key=lambda name: shown[name], reverse=True)
-    return ", ".join(f"{CAUSE_WORDS.get(name, name)} {number(shown[name])} s" for name in ordered)
-
-
-def _cause_fields(time: TimeSection) -> tuple[str, ...]:
-    return time.between_by_cause.__struct_fields__
+    causes = time.between_by_cause
+    known = {field.removesuffix("_s"): getattr(causes, field) or 0.0 for field in causes.__struct_fields__}
+    shown = [name for name, s in known.items() if s > 0 and s >= _SHOWN_PART * sum(known.values())]
+    ordered = sorted(shown, key=lambda name: known[name], reverse=True)
+    return ", ".join(f"{CAUSE_WORDS.get(name, name)} {number(known[name])} s" for name in ordered)
 
 
 def residual_line(summary: Summary) -> str | None:
     """What is known of the residual; ``None`` when nothing is."""
     causes = summary.step_time.residual_by_cause
-    known = {k: ms for k, ms in causes.items() if k != "other" and ms is not None and ms >= _SHOWN_AT_ALL}
+    known = {k: ms for k, ms in causes.items() if k != "other" and ms is not None and ms >= _SHOWN_MS}
     if not known:
         return None
     return "Residual holds: " + ", ".join(f"{name} {millis(ms)} a step" for name, ms in known.items())
