@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -123,8 +124,23 @@ def test_ctrl_c_lets_the_program_tidy_up_and_the_summary_be_written(tmp_path: Pa
     assert summary(tmp_path)["run"]["status"] == "interrupted"
 
 
-def test_what_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
+def test_ctrl_c_on_a_terminal_reaches_the_program_exactly_once(tmp_path: Path) -> None:
     script(tmp_path, COUNTING)
+    terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    process = start([*PYTHON, "-c", terminal, *TRACEML, "run", "train.py"], tmp_path, stdin=subprocess.PIPE)
+    _child(tmp_path)
+    assert process.stdin is not None
+
+    process.stdin.write("\x03")
+    process.stdin.flush()
+    ended = end(process)
+
+    assert "[2]" in ended.stdout
+    assert ended.returncode == 5
+    assert summary(tmp_path)["run"]["status"] == "failed"
+
+
+def test_what_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
     nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
     script(tmp_path, "import signal; print(signal.getsignal(signal.SIGHUP), flush=True); input()", "show.py")
     process = start([*nohup, *TRACEML, "run", "show.py"], tmp_path)

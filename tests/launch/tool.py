@@ -65,7 +65,7 @@ def start(command: Sequence[str], folder: Path, **more: Any) -> subprocess.Popen
     process = subprocess.Popen(
         command,
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        stdin=more.pop("stdin", subprocess.DEVNULL),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -90,7 +90,7 @@ def _attend(request: Request, recording: Recording, child: Child, relay: Relay) 
     end_ns = time.perf_counter_ns()
     relay.training_is_over()
     outcome = Outcome.of(returncode)
-    guard("the end", _finish, request, recording, watched, outcome, end_ns, notes)
+    guard("the end", _finish, request, recording, watched, outcome, end_ns)
     return outcome
 
 
@@ -136,15 +136,12 @@ def _finish(
     watched: Watched | None,
     outcome: Outcome,
     end_ns: int,
-    notes: Notes,
 ) -> None:
     if watched is None:
         return
     from traceml_ai.launch.tell import tell
 
     collector, publisher = watched
-    if outcome.signal_name and outcome.status == "killed":
-        notes.add("signal", f"the training process died of {outcome.signal_name}")
     summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
     if summary is None:
         return

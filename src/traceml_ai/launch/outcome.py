@@ -37,11 +37,6 @@ class Outcome(NamedTuple):
         return cls(_SIGNALLED - returncode, -returncode) if returncode < 0 else cls(returncode)
 
     @property
-    def signal_name(self) -> str | None:
-        """``SIGKILL`` and the like."""
-        return None if self.signal is None else _name(self.signal)
-
-    @property
     def status(self) -> Status:
         """``run.status``.
 
