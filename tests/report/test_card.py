@@ -150,6 +150,12 @@ def test_a_phase_that_was_not_measured_is_not_available_and_has_no_bar() -> None
     assert re.fullmatch(r"  input wait +n/a +n/a +n/a +n/a", line_with(card, "  input wait"))
 
 
+def test_shares_that_are_no_whole_are_shown_as_they_are() -> None:
+    step = StepTimeSection(diagnosis="BALANCED", steps=10, step_ms=4.0, phases={"forward": phase(3.0, 75.04)})
+    card = rows(render_card(make_summary(step_time=step)))
+    assert card["forward"][-1] == card["= step time"][-1] == "75.0 %"
+
+
 def test_a_measured_zero_is_a_zero() -> None:
     phases = {"input_wait": phase(0.0, 0.0), "residual": phase(1.0, 100.0)}
     step = StepTimeSection(diagnosis="BALANCED", steps=10, step_ms=1.0, phases=phases)
