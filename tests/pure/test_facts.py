@@ -397,6 +397,15 @@ def test_memory_never_sampled_is_unknown() -> None:
     assert hosts.memory(aggregate(run), taken, 0, of_workers=True) is None
 
 
+def test_the_empty_memory_of_an_ending_process_is_no_measurement() -> None:
+    run = Run().steps(50)
+    taken = [*samples_over(run, 8), sample(run.now_ns + MS, main_rss_bytes=0, workers=1, workers_pss_bytes=0)]
+    found = hosts.memory(aggregate(run), taken, 0, of_workers=False)
+    assert found is not None
+    assert found.last_bytes == 400 << 20
+    assert hosts.memory(aggregate(run), taken, 0, of_workers=True) is None
+
+
 def test_a_host_that_was_not_sampled_is_unknown() -> None:
     assert hosts.host([]) is None
 

@@ -78,9 +78,10 @@ def memory(
 
 
 def _memory_of(sample: HostSample, *, of_workers: bool) -> int | None:
+    # A process that is ending holds nothing any more: that is no measurement of the run.
     if not of_workers:
-        return sample.main_rss_bytes
-    return sample.workers_pss_bytes if sample.workers > 0 else None
+        return sample.main_rss_bytes or None
+    return (sample.workers_pss_bytes or None) if sample.workers > 0 else None
 
 
 def cpu(samples: Sequence[HostSample], steady_from_ns: int | None) -> CpuFacts:
