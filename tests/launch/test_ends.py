@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.tool import PYTHON, TRACEML, end, manifest, plain, script, start, summary, traced
+from launch.tool import PYTHON, TRACEML, end, manifest, plain, run, script, start, summary, traced
 
 COUNTING = """
     import signal, sys, time
@@ -32,8 +32,8 @@ WAITING = """
 """
 TIDY = """
     import time
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         time.sleep(60)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -149,6 +149,23 @@ def test_what_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
 
     assert process.poll() is None
     assert end(process).returncode == 1  # the end of the empty standard input
+
+
+def test_the_exit_code_is_kept_where_the_caller_ignores_dead_children(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        """
+        import signal, sys, time
+        time.sleep(0.2)
+        sys.exit(3 if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN else 4)
+        """,
+    )
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+
+    assert run([*PYTHON, "-c", ignoring, *TRACEML, "run", "train.py"], tmp_path).returncode == 3
 
 
 def test_death_is_noticed_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ class Child:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], *, wake: int) -> None:
         # Descriptors the user's shell opened for the program must reach it; ours close on exec.
         self._process = subprocess.Popen(list(command), env=dict(environ), close_fds=False)
+        _keep_exit_codes()
         self._wake = wake
         self._pidfd = _open_pidfd(self._process.pid)
 
@@ -67,6 +69,15 @@ class Child:
                 break
             time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
         return code
+
+
+def _keep_exit_codes() -> None:
+    """Stop ignoring SIGCHLD, as some callers make us: the kernel would drop the child's exit code.
+
+    Not before it is started: the child goes on ignoring it, as it would have without us.
+    """
+    if hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _open_pidfd(pid: int) -> int | None:
