@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import from_code
+from report.summaries import make_summary
 from traceml_ai.cli.main import VERBS, load, parser_of
 from traceml_ai.diagnose import rules
+from traceml_ai.report.card import MAX_LINES, render_card
 
 ROOT = Path(__file__).parent.parent.parent
 FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -31,6 +33,15 @@ def test_every_kind_has_a_heading(rule: str) -> None:
 
 def test_no_rule_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"\{\{ rule: (\w+) \}\}", FINDINGS)) <= set(RULES)
+
+
+def test_the_card_in_the_readme_is_laid_out_as_cards_are() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = next(block for block in readme.split("```") if block.startswith("\nTraceML · "))
+    labels = re.compile(r"^(  Why|  Next|  Gain|Step|  = step time|[A-Z][a-z ]+:)", re.MULTILINE)
+    now = labels.findall(render_card(make_summary(), width=80))
+    assert [label for label in labels.findall(shown) if label in now] == labels.findall(shown)
+    assert len(shown.strip().splitlines()) <= MAX_LINES
 
 
 @pytest.mark.parametrize("verb", VERBS)
