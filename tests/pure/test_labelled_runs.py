@@ -577,7 +577,7 @@ def remembering(rss_mb: NDArray[Any], **series: Any) -> Summary:
 NOISE = np.random.default_rng(7).normal(0, 1.0, 200)
 
 
-@pytest.mark.parametrize("n", [16, 40, 200])
+@pytest.mark.parametrize("n", [20, 40, 200])
 def test_losses_kept_with_their_graphs_are_memory_creep_of_the_main_process(n: int) -> None:
     summary = remembering(400 + np.linspace(0, 600, n) + NOISE[:n])
     assert summary.process.diagnosis == "MEMORY_CREEP"
