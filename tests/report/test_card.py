@@ -211,6 +211,26 @@ def test_the_parts_of_the_run_add_up_to_its_whole() -> None:
     assert numbers[0] == pytest.approx(sum(numbers[1:]))
 
 
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (1e-1, "Run: 1.16 s = start-up 0.21 + steps 0.81 + between 0.12 + shut-down 0.02"),
+        (1, "Run: 11.6 s = start-up 2.1 + steps 8.1 + between 1.2 + shut-down 0.2"),
+        (1e2, "Run: 19.4 min = start-up 3.5 + steps 13.5 + between 2.1 + shut-down 0.3"),
+        (1e4, "Run: 32.4 h = start-up 5.9 + steps 22.5 + between 3.5 + shut-down 0.5"),
+    ],
+)
+def test_the_run_is_split_in_a_unit_that_fits_its_length(scale: float, said: str) -> None:
+    time = TimeSection(
+        total_s=11.65 * scale,
+        startup_s=2.13 * scale,
+        steps_s=8.11 * scale,
+        between_steps_s=1.25 * scale,
+        shutdown_s=0.16 * scale,
+    )
+    assert said in render_card(make_summary(time=time)).splitlines()
+
+
 def test_known_causes_of_the_residual_are_named() -> None:
     assert "Residual holds: checkpoint 0.500 ms a step" in render_card(make_summary())
 
@@ -266,6 +286,10 @@ def test_more_than_three_warnings_are_counted() -> None:
         (
             RunSection(name="r", status="killed", steps=2),
             "Run killed after 2 steps: figures up to there",
+        ),
+        (
+            RunSection(name="r", status="failed", exit_code=1, steps=1),
+            "Run failed after 1 step (exit code 1): figures up to there",
         ),
         (RunSection(name="r", status="running", steps=40), "Still running: 40 steps closed so far"),
     ],

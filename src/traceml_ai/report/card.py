@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from traceml_ai.report import facts
 from traceml_ai.report.table import rows_of, table_lines
-from traceml_ai.report.text import NOT_AVAILABLE, clean, duration, fit, number, wrap
+from traceml_ai.report.text import NOT_AVAILABLE, clean, duration, fit, number, steps_of, wrap
 from traceml_ai.report.words import KIND_WORDS, QUIET_KINDS
 from traceml_ai.schema.summary import Estimate, Finding, Summary
 
@@ -122,7 +122,7 @@ class _Card:
         run, dot = self.summary.run, self._clean("·")
         facts_of_run = [
             run.status,
-            _steps_of(self.summary),
+            _seen_steps(self.summary),
             ", ".join(run.devices) or f"device {NOT_AVAILABLE}",
         ]
         if (run.world_size or 1) > 1:
@@ -166,10 +166,10 @@ class _Card:
             yield from self._hanging(f"Not seen: {warning}", f" (and {more} more)" if more > 0 else "")
 
 
-def _steps_of(summary: Summary) -> str:
+def _seen_steps(summary: Summary) -> str:
     warm = summary.step_time.warmup_steps
     warmed = f" ({warm:,} warm-up)" if warm else ""
-    return f"{summary.run.steps:,} steps{warmed} in {duration(summary.run.duration_s)}"
+    return f"{steps_of(summary.run.steps)}{warmed} in {duration(summary.run.duration_s)}"
 
 
 def _headline(finding: Finding) -> str:
@@ -221,9 +221,9 @@ def ending_of(summary: Summary) -> str | None:
         return None
     aborted = f", {run.aborted_steps} not finished" if run.aborted_steps else ""
     if run.status == "running":
-        return f"Still running: {run.steps:,} steps closed so far{aborted}"
+        return f"Still running: {steps_of(run.steps)} closed so far{aborted}"
     code = "" if run.exit_code is None else f" (exit code {run.exit_code})"
-    return f"Run {_cause(summary)} after {run.steps:,} steps{aborted}{code}: figures up to there"
+    return f"Run {_cause(summary)} after {steps_of(run.steps)}{aborted}{code}: figures up to there"
 
 
 def _cause(summary: Summary) -> str:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from traceml_ai.report.text import NOT_AVAILABLE, apportion, millis, number, size
 from traceml_ai.report.words import CAUSE_WORDS
 from traceml_ai.schema.summary import StepMemorySection, Summary, TimeSection
 
-_UNITS = ((3600.0 * 3, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
+
+class _Unit(NamedTuple):
+    """How a run of at least so many seconds is split up."""
+
+    least_s: float
+    scale_s: float
+    name: str
+    decimals: int = 1
+
+
+_UNITS = (_Unit(3 * 3600, 3600, "h"), _Unit(600, 60, "min"), _Unit(10, 1, "s"), _Unit(0, 1, "s", 2))
 _SHOWN_PART = 0.01  # of all time between steps; a smaller cause is not worth its words
 _SHOWN_MS = 0.0005  # a step
 
@@ -57,11 +69,11 @@ def run_line(summary: Summary) -> str:
     known = [part for part in parts if part is not None]
     if time.total_s is None or len(known) < len(parts):
         return f"Run: {NOT_AVAILABLE if time.total_s is None else number(time.total_s) + ' s'}"
-    scale, unit = next((scale, unit) for least, scale, unit in _UNITS if time.total_s >= least)
-    shown = apportion([part / scale for part in known])
+    unit = next(unit for unit in _UNITS if time.total_s >= unit.least_s)
+    shown = apportion([part / unit.scale_s for part in known], unit.decimals)
     names = ("start-up", "steps", "between", "shut-down")
-    split = " + ".join(f"{name} {value:,.1f}" for name, value in zip(names, shown, strict=True))
-    return f"Run: {sum(shown):,.1f} {unit} = {split}"
+    split = " + ".join(f"{name} {value:,.{unit.decimals}f}" for name, value in zip(names, shown, strict=True))
+    return f"Run: {sum(shown):,.{unit.decimals}f} {unit.name} = {split}"
 
 
 def rate_line(summary: Summary) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "number",
     "pad",
     "size",
+    "steps_of",
     "wrap",
 ]
 
@@ -84,6 +85,11 @@ def number(value: float | None, digits: int = 3) -> str:
         return f"<{10.0**-digits:.{digits}f}"
     whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
     return f"{value:,.{max(0, digits - max(whole, 0))}f}"
+
+
+def steps_of(count: int) -> str:
+    """Write a number of steps."""
+    return f"{count:,} step" if count == 1 else f"{count:,} steps"
 
 
 def millis(value: float | None) -> str:
