@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -18,8 +19,20 @@ from typing import Any, Generic, TypeVar
 from traceml_ai.errors import UsageError
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.session import Session, Which
-from traceml_ai.probe.state import BACKWARD, BETWEEN, FORWARD, H2D, OPTIMIZER, USER_0, StepState
+from traceml_ai.probe.state import (
+    BACKWARD,
+    BETWEEN,
+    FETCHED,
+    FORWARD,
+    H2D,
+    OPENED,
+    OPTIMIZER,
+    UPDATED,
+    USER_0,
+    StepState,
+)
 from traceml_ai.schema import env
+from traceml_ai.schema.step import RAW
 
 __all__ = ["final_summary", "init", "phase", "summary", "trace_step", "wrap_dataloader_fetch"]
 
@@ -28,6 +41,8 @@ Item = TypeVar("Item")
 _MODES = ("auto", "manual", "selective")
 _PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimizer")
 _STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
+
+OPEN = RAW["open"]
 
 _configured: tuple[str, Which] | None = None
 
@@ -106,7 +121,7 @@ def _active(session: Session | None) -> StepState | None:
     if session is None:
         return None
     st = session.st
-    return st if sessions.get_ident() == st.ident else None
+    return st if get_ident() == st.ident else None
 
 
 class trace_step:  # noqa: N801 - used like a function
@@ -126,17 +141,21 @@ class trace_step:  # noqa: N801 - used like a function
         ...     pass
     """
 
-    __slots__ = ("_model", "_session", "_st")
+    __slots__ = ("_model", "_st")
 
     def __init__(self, model: Any = None) -> None:
         self._model = model
-        self._session: Session | None = None
         self._st: StepState | None = None
 
     def __enter__(self) -> trace_step:
         session = sessions.current or _session()
         st = _active(session)
-        if session is None or st is None or (st.marked and st.window):
+        if session is None or st is None or st.stage >= OPENED or (st.marked and st.window):
+            return self
+        if st.stage == FETCHED and id(self._model) in st.targets:
+            st.raw[OPEN] = st.clock()
+            st.stage = OPENED
+            self._st = st
             return self
         try:
             if self._model is not None and id(self._model) not in st.targets and session.which.forward:
@@ -145,7 +164,7 @@ class trace_step:  # noqa: N801 - used like a function
         except Exception as error:  # noqa: BLE001 - ours must not become the user's
             st.fail("step", error)
             return self
-        self._session, self._st = session, st
+        self._st = st
         return self
 
     def __exit__(
@@ -158,7 +177,9 @@ class trace_step:  # noqa: N801 - used like a function
         if st is None or st.ident == -1:
             return
         try:
-            if kind is None:
+            if st.stage == UPDATED and kind is None:
+                st.close_plain(st.clock())
+            elif kind is None:
                 st.close_marked()
             else:
                 st.abort()
@@ -192,7 +213,11 @@ class phase:  # noqa: N801 - used like a function
     def __enter__(self) -> phase:
         session = sessions.current
         st = _active(session)
-        if session is None or st is None or not st.window:
+        if session is None or st is None:
+            return self
+        if st.stage >= FETCHED:
+            st.settle()
+        if not st.window:
             return self
         try:
             column = _STANDARD.get(self._name)
@@ -288,7 +313,7 @@ def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
     session = sessions.current or _session()
     if session is None:
         return iterable
-    loader = session.torch.utils.data.DataLoader
+    loader: type = session.torch.utils.data.DataLoader
     if session.which.loader and isinstance(iterable, loader):
         session.warn(
             "input",

@@ -48,7 +48,7 @@ class _Finder:
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             if self in sys.meta_path:
-                sys.meta_path.remove(self)  # type: ignore[arg-type]
+                sys.meta_path.remove(self)
             execute(module)
             attach(module, self._root)
 
@@ -91,4 +91,4 @@ def watch(root: str) -> None:
     if torch is not None:
         attach(torch, root)
         return
-    sys.meta_path.insert(0, _Finder(root))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder(root))

@@ -37,8 +37,7 @@ def _submodules(thing: Any) -> list[Any]:
 def _is_trained(thing: Any, trained: frozenset[int]) -> bool:
     own = vars(thing).get("_parameters") or {}
     return any(
-        p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None))
-        for p in own.values()
+        p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None)) for p in own.values()
     )
 
 

@@ -8,10 +8,8 @@ travels as an inert stand-in (`StepState.__reduce__`).
 Every wrapper passes through while the state's ``ident`` is not the calling thread's, so turning
 measurement off is one store.
 
-The wrappers of a step's four calls begin with a fast path for the common case (an open window of
-an inferred or marked step), written out in place: in a real loop the caches are cold, and each
-further function that is entered costs a microsecond, ten times what it costs in a tight loop.
-The general case is in `StepState`'s methods; both do the same books.
+The wrappers of a step's four calls begin with the fast path of a plain step: two time stamps. The
+general case is in `StepState`'s methods.
 """
 
 from __future__ import annotations
@@ -21,23 +19,31 @@ from collections.abc import Callable
 from typing import Any
 
 from traceml_ai.probe.state import (
-    BACKWARD,
+    BACKWARDED,
     BETWEEN,
-    BOUNDARIES,
     CHECKPOINT,
-    FETCHES,
-    FORWARD,
-    INPUT,
+    FETCHED,
+    FORWARDED,
+    IDLE,
+    IN_BACKWARD,
+    IN_FETCH,
+    IN_FORWARD,
+    IN_OPTIMIZER,
     LOADER,
-    MICROBATCHES,
-    OPEN,
-    OPTIMIZER,
+    OPENED,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
-    SAMPLES,
-    UPDATES,
+    UPDATED,
     StepState,
 )
+from traceml_ai.schema.step import RAW
+
+OPEN = RAW["open"]
+FETCH_BEGIN, FETCH_END = RAW["fetch_begin"], RAW["fetch_end"]
+FORWARD_BEGIN, FORWARD_END = RAW["forward_begin"], RAW["forward_end"]
+BACKWARD_BEGIN, BACKWARD_END = RAW["backward_begin"], RAW["backward_end"]
+OPTIMIZER_BEGIN, OPTIMIZER_END = RAW["optimizer_begin"], RAW["optimizer_end"]
+SAMPLES = RAW["samples"]
 
 Wrapped = Callable[..., Any]
 _MISSING = object()
@@ -68,19 +74,15 @@ class Patches:
 
 def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:
     """Time ``_BaseDataLoaderIter.__next__``: what the training thread waits for a batch."""
-
-    acc, clock = st.acc, st.clock
+    raw, clock = st.raw, st.clock
 
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
-        if get_ident() != st.ident or st.in_fetch:
+        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
             return inner(self)
-        if st.cur == BETWEEN and id(self) == st.train_iterator:
-            now = clock()
-            acc[BETWEEN] += now - st.mark
-            st.mark = now
-            st.cur = INPUT
-            st.in_fetch = True
+        if st.stage == IDLE and id(self) == st.train_iterator:
+            st.stage = IN_FETCH
+            raw[FETCH_BEGIN] = clock()
             try:
                 data = inner(self)
             except StopIteration:
@@ -89,37 +91,29 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
             except BaseException:
                 st.abort_fetch(BETWEEN)
                 raise
+            if st.stage == IN_FETCH:
+                raw[OPEN] = raw[FETCH_END] = clock()
+                try:
+                    raw[SAMPLES] = data[0].shape[0]
+                except Exception:  # noqa: BLE001 - another kind of batch
+                    raw[SAMPLES] = st.samples_in(data)
+                st.stage = FETCHED if st.marked else OPENED
+                return data
+            before = BETWEEN
+        else:
             try:
-                acc[SAMPLES] += data[0].shape[0]
-            except Exception:  # noqa: BLE001 - another kind of batch
-                st.count_samples(data)
-            now = clock()
-            acc[INPUT] += now - st.mark
-            st.mark = now
-            st.in_fetch = False
-            acc[FETCHES] += 1
-            acc[BOUNDARIES] += 1
-            st.fetched = st.fresh_batch = True
-            if st.marked:
-                st.cur = BETWEEN
-            else:
-                acc[OPEN] = now
-                st.window = True
-                st.cur = RESIDUAL
-            return data
-        try:
-            before = st.enter_fetch(self)
-        except Exception as error:  # noqa: BLE001 - ours must not become the user's
-            st.fail("input", error)
-            return inner(self)
-        try:
-            data = inner(self)
-        except StopIteration:
-            st.end_fetch(before)
-            raise
-        except BaseException:
-            st.abort_fetch(before)
-            raise
+                before = st.enter_fetch(self)
+            except Exception as error:  # noqa: BLE001 - ours must not become the user's
+                st.fail("input", error)
+                return inner(self)
+            try:
+                data = inner(self)
+            except StopIteration:
+                st.end_fetch(before)
+                raise
+            except BaseException:
+                st.abort_fetch(before)
+                raise
         try:
             st.leave_fetch(before, data)
         except Exception as error:  # noqa: BLE001
@@ -134,13 +128,13 @@ def timed_iter(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def __iter__(self: Any) -> Any:  # noqa: N807
-        if get_ident() != st.ident or st.in_fetch:
+        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
             return inner(self)
-        before = st.enter(LOADER)
+        before = st.enter_safely(LOADER, LOADER)
         try:
             iterator = inner(self)
         finally:
-            st.leave(before)
+            st.leave_safely(before)
         try:
             st.new_iteration(iterator, self)
         except Exception as error:  # noqa: BLE001
@@ -170,47 +164,40 @@ def timed_call(
     """
     # What torch names the function that `__call__` is; keeps bound methods picklable.
     name = "_wrapped_call_impl" if inner is None else "__call__"
-    # Local to the closure, as a class that is pickled by value takes along what it refers to.
-    residual, forward, boundaries = RESIDUAL, FORWARD, BOUNDARIES
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         call = inner or module.__call__
-        if (
-            is_compiling()
-            or st.no_forward
-            or get_ident() != st.ident
-            or id(self) not in st.targets
-        ):
+        if is_compiling() or st.no_forward:
             return call(self, *args, **kwargs)
-        if st.cur == residual and st.fetched and not st.hand_open and st.grad_enabled():
-            acc = st.acc
-            now = st.clock()
-            acc[residual] += now - st.mark
-            st.mark = now
-            st.cur = forward
-            st.no_forward = True
+        if st.stage >= IN_FORWARD and st.stage != IN_OPTIMIZER:
+            return call(self, *args, **kwargs)
+        if get_ident() != st.ident or id(self) not in st.targets:
+            return call(self, *args, **kwargs)
+        if st.stage == OPENED and st.grad_enabled():
+            raw = st.raw
+            st.stage = IN_FORWARD
+            raw[FORWARD_BEGIN] = st.clock()
             try:
                 out = call(self, *args, **kwargs)
             except BaseException:
-                st.raised(residual)
+                st.raised(RESIDUAL)
                 raise
-            now = st.clock()
-            acc[forward] += now - st.mark
-            st.mark = now
-            st.no_forward = False
-            st.cur = residual
-            acc[boundaries] += 1
-            return out
-        try:
-            before = st.enter_forward(self.training)
-        except Exception as error:  # noqa: BLE001
-            st.fail("forward", error)
-            return call(self, *args, **kwargs)
-        try:
-            out = call(self, *args, **kwargs)
-        except BaseException:
-            st.raised(before)
-            raise
+            if st.stage == IN_FORWARD:
+                raw[FORWARD_END] = st.clock()
+                st.stage = FORWARDED
+                return out
+            before = RESIDUAL
+        else:
+            try:
+                before = st.enter_forward(self.training)
+            except Exception as error:  # noqa: BLE001
+                st.fail("forward", error)
+                return call(self, *args, **kwargs)
+            try:
+                out = call(self, *args, **kwargs)
+            except BaseException:
+                st.raised(before)
+                raise
         try:
             st.leave_forward(before)
         except Exception as error:  # noqa: BLE001
@@ -228,48 +215,39 @@ def timed_backward(
     is_compiling: Callable[[], bool],
 ) -> Wrapped:
     """Time ``torch.autograd.backward`` or ``torch.autograd.grad``, the outermost call only."""
-
-    acc, clock = st.acc, st.clock
+    raw, clock = st.raw, st.clock
 
     @functools.wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or st.in_backward or get_ident() != st.ident:
+        if is_compiling() or st.in_backward or st.stage == IN_BACKWARD or get_ident() != st.ident:
             return inner(*args, **kwargs)
-        if st.cur == RESIDUAL and acc[FORWARD] and st.plain_backward:
-            now = clock()
-            acc[RESIDUAL] += now - st.mark
-            st.mark = now
-            st.cur = BACKWARD
-            st.in_backward = st.no_forward = True
+        if st.stage == FORWARDED:
+            st.stage = IN_BACKWARD
+            raw[BACKWARD_BEGIN] = clock()
             try:
                 out = inner(*args, **kwargs)
             except BaseException:
                 st.raised(RESIDUAL)
                 raise
-            now = clock()
-            acc[BACKWARD] += now - st.mark
-            st.mark = now
-            st.in_backward = st.no_forward = False
-            st.cur = RESIDUAL
-            acc[BOUNDARIES] += 1
-            st.backwards += 1
-            if st.fresh_batch:
-                acc[MICROBATCHES] += 1
-                st.fresh_batch = False
-            return out
-        was_forward = st.no_forward
+            if st.stage == IN_BACKWARD:
+                raw[BACKWARD_END] = clock()
+                st.stage = BACKWARDED
+                return out
+            before, was_forward = RESIDUAL, False
+        else:
+            was_forward = st.no_forward
+            try:
+                before = st.enter_backward()
+            except Exception as error:  # noqa: BLE001
+                st.fail("backward", error)
+                return inner(*args, **kwargs)
+            try:
+                out = inner(*args, **kwargs)
+            except BaseException:
+                st.raised(before)
+                raise
         try:
-            before = st.enter_backward()
-        except Exception as error:  # noqa: BLE001
-            st.fail("backward", error)
-            return inner(*args, **kwargs)
-        try:
-            out = inner(*args, **kwargs)
-        except BaseException:
-            st.raised(before)
-            raise
-        try:
-            st.leave_backward(before, was_forward)
+            st.leave_backward(before, was_forward=was_forward)
         except Exception as error:  # noqa: BLE001
             st.fail("backward", error)
         return out
@@ -284,47 +262,40 @@ def timed_step(
     is_compiling: Callable[[], bool],
 ) -> Wrapped:
     """Time an optimizer class's ``step``, the outermost call only."""
-    # Local to the closure, as a class that is pickled by value takes along what it refers to.
-    residual, optimizing, updates, boundaries = RESIDUAL, OPTIMIZER, UPDATES, BOUNDARIES
 
     @functools.wraps(inner)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912 - a call less
         if is_compiling() or get_ident() != st.ident:
             return inner(self, *args, **kwargs)
-        parameter = st.versioned.get(id(self))
-        if parameter is not None:
-            parameter = parameter()
-        if parameter is not None and st.cur == residual and not st.hand_open:
-            acc = st.acc
-            version = parameter._version  # noqa: SLF001
-            now = st.clock()
-            acc[residual] += now - st.mark
-            st.mark = now
-            st.cur = optimizing
-            st.in_optimizer = True
-            st.took_effect = False
-            try:
-                out = inner(self, *args, **kwargs)
-            except BaseException:
-                st.raised(residual)
-                raise
-            now = st.clock()
-            acc[optimizing] += now - st.mark
-            st.mark = now
-            st.in_optimizer = False
-            st.cur = residual
-            acc[boundaries] += 1
-            if parameter._version != version or st.took_effect or st.recheck(self):  # noqa: SLF001
-                acc[updates] += 1
-                st.backwards = 0
-                if not st.marked:
+        if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
+            parameter = st.plain_parameter()
+            if parameter is not None:
+                raw = st.raw
+                version = parameter._version  # noqa: SLF001
+                st.stage = IN_OPTIMIZER
+                raw[OPTIMIZER_BEGIN] = st.clock()
+                try:
+                    out = inner(self, *args, **kwargs)
+                except BaseException:
+                    st.raised(RESIDUAL)
+                    raise
+                now = st.clock()
+                if st.stage == IN_OPTIMIZER and parameter._version != version:  # noqa: SLF001
+                    raw[OPTIMIZER_END] = now
+                    if st.marked:
+                        st.stage = UPDATED
+                        return out
                     try:
-                        st.close_by_update(now, id(self))
+                        st.close_plain(now)
                     except Exception as error:  # noqa: BLE001
                         st.fail("optimizer", error)
-            return out
-        nested = st.in_optimizer
+                    return out
+                st.leave_odd_optimizer(self, parameter._version != version)  # noqa: SLF001
+                return out
         try:
+            if st.stage >= IDLE:
+                st.settle()
+            nested = st.in_optimizer
             watch = st.watch(self)
             before = 0 if nested else st.enter_optimizer()
         except Exception as error:  # noqa: BLE001
@@ -352,7 +323,7 @@ def timed_scaler_step(st: StepState, inner: Wrapped, get_ident: Callable[[], int
 
     @functools.wraps(inner)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != st.ident or st.in_optimizer:
+        if get_ident() != st.ident or st.in_optimizer or st.stage == IN_OPTIMIZER:
             return inner(self, optimizer, *args, **kwargs)
         try:
             before = st.enter_optimizer()
@@ -378,12 +349,12 @@ def timed_save(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def save(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() != st.ident or st.in_fetch:
+        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
             return inner(*args, **kwargs)
-        before = st.enter_cause(RESIDUAL_CHECKPOINT, CHECKPOINT)
+        before = st.enter_safely(RESIDUAL_CHECKPOINT, CHECKPOINT)
         try:
             return inner(*args, **kwargs)
         finally:
-            st.leave(before)
+            st.leave_safely(before)
 
     return save

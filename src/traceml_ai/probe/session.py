@@ -7,6 +7,7 @@ happens after a fork and at exit. There is at most one session in a process, `cu
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import sys
@@ -20,7 +21,7 @@ from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks
 from traceml_ai.probe.discover import children_of, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch
-from traceml_ai.probe.state import BACKWARD, FORWARD, RESIDUAL, StepState
+from traceml_ai.probe.state import FORWARDED, StepState
 from traceml_ai.schema import env
 from traceml_ai.schema.step import USER_SLOTS
 from traceml_ai.spool import layout
@@ -164,6 +165,8 @@ class Session:
         self.st.turn_off()
         self.patches.restore()
         self._patched_classes.clear()
+        self.st.targets.clear()
+        self._discoveries = 0
         self._restore_excepthook()
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
@@ -301,6 +304,8 @@ class Session:
 
     def _finish(self) -> None:
         st, values = self.st, self.facts.values
+        if st.stage >= 0:
+            st.settle()
         values["clean_exit"] = True
         values["window_open"] = st.window and not st.hand_open
         error = getattr(sys, "last_value", None)
@@ -374,25 +379,19 @@ def calibrate(torch: Any) -> int:
     def nothing() -> None:
         return None
 
-    st = StepState(
-        ident=get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled
-    )
-    wrapped = timed.timed_backward(
-        st, nothing, get_ident, torch.compiler.is_dynamo_compiling
-    )
-    st.window = st.plain_backward = True
-    st.acc[FORWARD] = 1
+    st = StepState(ident=get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled)
+    wrapped = timed.timed_backward(st, nothing, get_ident, torch.compiler.is_dynamo_compiling)
     costs = []
     for _ in range(3):
-        st.cur, st.acc[BACKWARD] = RESIDUAL, 0
         begin = perf_counter_ns()
         for _ in range(_CALIBRATION_CALLS):
             nothing()
         middle = perf_counter_ns()
         for _ in range(_CALIBRATION_CALLS):
+            st.stage = FORWARDED
             wrapped()
         end = perf_counter_ns()
-        costs.append((end - middle) - (middle - begin) - st.acc[BACKWARD])
+        costs.append((end - middle) - (middle - begin))
     return max(0, min(costs) // _CALIBRATION_CALLS)
 
 
@@ -406,10 +405,8 @@ def _no_log() -> StepLogWriter:
 
 def say_once(message: str) -> None:
     """One line on stderr; never raises."""
-    try:
+    with contextlib.suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"traceml: {message}\n")
-    except Exception:  # noqa: BLE001, S110 - stderr may be closed
-        pass
 
 
 def _name(error: BaseException) -> str:
@@ -434,7 +431,7 @@ def _rank(torch: Any) -> tuple[int, int, int]:
     return number("RANK"), number("LOCAL_RANK"), number("WORLD_SIZE")
 
 
-def _sample_counter(tensor: type) -> Any:
+def _sample_counter(tensor: Any) -> Any:
     """How many samples a batch holds: the length of its first tensor."""
 
     def samples(data: Any) -> int | None:

@@ -14,11 +14,17 @@ writes the record and everything up to the next batch is added to it.
 batches (training) or an evaluating model call does (validation). What was counted meanwhile is
 moved as a whole when it turns out to be no training.
 
+**Plain steps.** Once twenty steps went by in the same order (fetch, forward, backward, update), the
+next ones are only noted as time stamps (`StepState.raw`), and written as such. Whatever else
+happens first brings the books up to date (`settle`) and goes on in them. In a real loop the caches
+are cold, and this halves what a step costs.
+
 Everything here runs on the step path. State that the patches read is in plain slots.
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -30,8 +36,10 @@ from traceml_ai.schema.step import (
     HOT_COLUMNS,
     INDEX,
     N_COLUMNS,
+    RAW,
     USER_SLOTS,
     Flags,
+    decode_raw,
 )
 
 OPEN = INDEX["open_ns"]
@@ -65,6 +73,10 @@ GLOBAL_STEP = INDEX["global_step"]
 # Time after an evaluating call that belongs to validation only if another such call follows. It
 # lies in the record's spare column, which is empty again before a record is written.
 TAIL = INDEX["reserved"]
+# How far a plain step has come (`StepState.stage`); see `StepState.settle`.
+GENERAL, IDLE, FETCHED, OPENED, FORWARDED, BACKWARDED, UPDATED = -1, 0, 1, 2, 3, 4, 5
+IN_FETCH, IN_FORWARD, IN_BACKWARD, IN_OPTIMIZER = 11, 12, 13, 14
+
 # `cur` of a process that is not measured (any more): no fast path recognises it.
 OFF = -1
 
@@ -78,6 +90,8 @@ _ZERO_HOT = [0] * HOT_COLUMNS
 UNKNOWN, TRAIN, EVAL = 0, 1, 2
 
 _MARKED = int(Flags.MARKED)
+_RAW = int(Flags.RAW)
+_RAW_MARKED = _RAW | _MARKED
 _SKIPPED = int(Flags.UPDATE_SKIPPED)
 _FIRST = int(Flags.FIRST_OF_EPOCH)
 _TAIL_RECORD = int(Flags.TAIL)
@@ -85,6 +99,8 @@ _NO_OPTIMIZER = int(Flags.NO_OPTIMIZER)
 
 # After so many batches with a backward and no update, an existing optimizer is taken to be unused.
 _HAND_AFTER_BACKWARDS = 512
+# Loaders' passes that are remembered; older ones are looked at anew.
+_MAX_ITERATIONS = 64
 # So many steps with one update each must have been seen before a second one is split off.
 _SPLIT_AFTER_STEPS = 20
 
@@ -118,6 +134,20 @@ class Iteration:
         self.role = UNKNOWN
         self.fetches = 0
         self.loader = loader  # only until its role is known
+
+
+def _safely(method: Callable[..., None]) -> Callable[..., None]:
+    """For what runs while an exception of the user's is on its way, or inside the interpreter."""
+
+    @functools.wraps(method)
+    def safe(self: StepState, *args: Any) -> None:
+        try:
+            if self.ident != -1:
+                method(self, *args)
+        except Exception as error:  # noqa: BLE001 - ours must not become the user's
+            self.fail(method.__name__, error)
+
+    return safe
 
 
 class StepState:
@@ -165,12 +195,14 @@ class StepState:
         "open_log",
         "optimizers",
         "pending",
-        "plain_backward",
+        "plain_optimizer",
         "rare",
+        "raw",
         "repeats",
         "single",
         "snapshot",
         "snapshot_window",
+        "stage",
         "step",
         "step_optimizers",
         "stopped",
@@ -233,24 +265,101 @@ class StepState:
         self.chore: Callable[[int], int] = lambda _step: 1 << 62
         self.next_chore = 1
         self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step
-        self.append_hot = self.append
+        self.append_hot: Callable[[list[int]], None] = _no_log
         self.rare = False  # a column beyond the hot ones was written in this step
         self.on_missing_forward: Callable[[], None] | None = None
         self.on_loader: Callable[[object], None] | None = None
         self.on_fail: Callable[[str, BaseException], None] | None = None
         self.watches: dict[int, Watch] = {}
         self.versioned: dict[int, Any] = {}  # id of an optimizer -> weak reference to a parameter
-        # No pending fetch and no hand-written update: a backward needs no more than its time.
-        self.plain_backward = False
+        self.stage = GENERAL
+        self.raw = [0] * HOT_COLUMNS
+        self.plain_optimizer = 0  # id of the one optimizer that ends plain steps
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A class that was patched may be pickled by value; what travels is inert and builtin.
-        return (types.SimpleNamespace, (), {"cur": OFF, "ident": -1, "no_forward": True})
+        return (types.SimpleNamespace, (), {"stage": GENERAL, "ident": -1, "no_forward": True})
+
+    # -- plain steps --------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Leave the fast path: book what it noted of the step that is under way."""
+        stage, self.stage = self.stage, GENERAL
+        acc, raw = self.acc, self.raw
+        acc[OWN] = raw[RAW["own"]]
+        if stage == IDLE:
+            return
+        self._note(BETWEEN, "fetch_begin")
+        if stage == IN_FETCH:
+            self.cur, self.in_fetch = INPUT, True
+            return
+        self._note(INPUT, "fetch_end")
+        self.cur = BETWEEN
+        acc[FETCHES] = 1
+        acc[SAMPLES] = raw[RAW["samples"]]
+        acc[BOUNDARIES] = 4
+        self.fetched = self.fresh_batch = True
+        if stage != FETCHED:
+            self._settle_window(stage)
+
+    def _note(self, column: int, stamp: str) -> None:
+        """Book the time up to a noted stamp."""
+        at = self.raw[RAW[stamp]]
+        self.acc[column] += at - self.mark
+        self.mark = at
+
+    def _settle_window(self, stage: int) -> None:
+        """`settle` for a step whose window is open."""
+        self._note(BETWEEN, "open")
+        self.acc[OPEN] = self.mark
+        self.window = True
+        self.cur = RESIDUAL
+        if stage == OPENED:
+            return
+        self._note(RESIDUAL, "forward_begin")
+        if stage == IN_FORWARD:
+            self.cur, self.no_forward = FORWARD, True
+            return
+        self._note(FORWARD, "forward_end")
+        if stage == FORWARDED:
+            return
+        self._note(RESIDUAL, "backward_begin")
+        if stage == IN_BACKWARD:
+            self.cur = BACKWARD
+            self.in_backward = self.no_forward = True
+            return
+        self._note(BACKWARD, "backward_end")
+        self.acc[MICROBATCHES] = self.backwards = 1
+        self.fresh_batch = False
+        if stage == BACKWARDED:
+            return
+        self._note(RESIDUAL, "optimizer_begin")
+        if stage == IN_OPTIMIZER:
+            self.cur, self.in_optimizer, self.took_effect = OPTIMIZER, True, False
+            return
+        self._note(OPTIMIZER, "optimizer_end")
+        self.acc[UPDATES] = 1
+        self.backwards = 0
+
+    def _next_stage(self) -> int:
+        """After a step was closed in the books: whether the next one may be plain."""
+        raw = self.raw
+        raw[RAW["own"]] = self.acc[OWN]
+        raw[RAW["begin"]] = self.mark
+        raw[RAW["flags"]] = _RAW_MARKED if self.marked else _RAW
+        raw[RAW["boundaries"]] = 5 if self.marked else 4
+        one_each = self.repeats == 0 and self.single >= _SPLIT_AFTER_STEPS
+        if self.marked:
+            one_each = self.step >= _SPLIT_AFTER_STEPS
+        plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
+        return IDLE if plain else GENERAL
 
     # -- boundaries ---------------------------------------------------------------------------
 
     def _advance(self) -> int:
         """Book the time since the last boundary; returns now."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         self.acc[self.cur] += now - self.mark
         self.mark = now
@@ -292,11 +401,27 @@ class StepState:
             self._end_hand_step()
         return self.enter(inside if self.window and self.marked else between)
 
+    def enter_safely(self, inside: int, between: int) -> int:
+        """`enter_cause`, whose errors turn measurement off instead of reaching the program."""
+        try:
+            return self.enter_cause(inside, between)
+        except Exception as error:  # noqa: BLE001
+            self.fail("between steps", error)
+            return BETWEEN
+
+    def leave_safely(self, before: int) -> None:
+        """`leave`, whose errors turn measurement off."""
+        try:
+            if self.ident != -1:
+                self.leave(before)
+        except Exception as error:  # noqa: BLE001
+            self.fail("between steps", error)
+
     # -- fetching -----------------------------------------------------------------------------
 
     def new_iteration(self, iterator: object, loader: object = None) -> None:
         """A loader was asked for a new pass; ``iterator`` may be an old one (persistent workers)."""
-        if len(self.iterations) >= 64:
+        if len(self.iterations) >= _MAX_ITERATIONS:
             self.iterations.clear()
         self.iterator = id(iterator)
         self.train_iterator = 0
@@ -314,6 +439,8 @@ class StepState:
 
     def enter_fetch(self, iterator: object) -> int:
         """A loader's ``__next__`` begins on the training thread."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         acc = self.acc
         acc[self.cur] += now - self.mark
@@ -343,7 +470,6 @@ class StepState:
             self._not_training(VALIDATION if self.acc[FORWARD] else BETWEEN)
         if self.pending is None:
             self.pending = iteration
-            self.plain_backward = False
             self.snapshot = self.acc[:]
             self.snapshot_window = self.window
 
@@ -401,8 +527,11 @@ class StepState:
             acc[OPEN] = now
         self.cur = RESIDUAL
 
+    @_safely
     def end_fetch(self, before: int) -> None:
         """The loader had no more batches: ending it is no input wait."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         iteration = self.iteration
         self.rare = True
@@ -416,6 +545,7 @@ class StepState:
         if self.pending is iteration:
             self._not_training(VALIDATION if self.acc[FORWARD] else BETWEEN)
 
+    @_safely
     def abort_fetch(self, before: int) -> None:
         """The loader raised: no batch, and no step."""
         self._advance()
@@ -426,6 +556,8 @@ class StepState:
 
     def enter_forward(self, training: bool) -> int:
         """The outermost call of a measured model begins."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         acc = self.acc
         acc[self.cur] += now - self.mark
@@ -464,15 +596,12 @@ class StepState:
         acc[cur] += now - self.mark
         self.mark = now
         self.no_forward = False
-        if cur == FORWARD:
-            self.cur = before
-        elif cur == BETWEEN:
-            self.cur = before
-        else:
-            self.cur = TAIL
+        self.cur = before if cur in (FORWARD, BETWEEN) else TAIL
 
     def enter_backward(self) -> int:
         """The outermost ``backward`` or ``autograd.grad`` begins."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         acc = self.acc
         acc[self.cur] += now - self.mark
@@ -499,7 +628,7 @@ class StepState:
         """Whether the step being written by hand began with a fetch, as the next one will."""
         return self._newest()[FETCHES] > 0
 
-    def leave_backward(self, before: int, was_forward: bool) -> None:
+    def leave_backward(self, before: int, *, was_forward: bool) -> None:
         """The outermost backward returned."""
         now = self.clock()
         acc = self.acc
@@ -517,7 +646,6 @@ class StepState:
         if not acc[FORWARD] and self.on_missing_forward is not None:
             self.on_missing_forward()
             self._book_own()
-        self.plain_backward = self.marked or self.optimizers > 0
         if self.marked or self.in_optimizer:
             return
         if not self.optimizers or self.backwards > _HAND_AFTER_BACKWARDS:
@@ -526,6 +654,8 @@ class StepState:
 
     def enter_optimizer(self) -> int:
         """The outermost ``optimizer.step`` begins."""
+        if self.stage >= IDLE:
+            self.settle()
         now = self.clock()
         self.acc[self.cur] += now - self.mark
         self.mark = now
@@ -576,21 +706,32 @@ class StepState:
             self.versioned[id(optimizer)] = watch.parameter
         return changed
 
-    def recheck(self, optimizer: Any) -> bool:
-        """The followed parameter did not change: is it still the right one to follow?
+    def plain_parameter(self) -> Any:
+        """The parameter that shows whether the plain optimizer's step took effect, or None."""
+        reference = self.versioned.get(self.plain_optimizer)
+        return None if reference is None else reference()
 
-        True, and slow from here on, when it has no gradient any more (frozen meanwhile).
-        """
-        watch = self.watches.get(id(optimizer))
-        if watch is None or watch.optimizer() is not optimizer or watch.is_stale():
+    @_safely
+    def leave_odd_optimizer(self, optimizer: Any, changed: bool) -> None:
+        """The step of a plain optimizer turned out not to be plain after all."""
+        if self.stage >= IDLE:
+            self.settle()
+        if not changed:
+            watch = self.watches.get(id(optimizer))
+            # The followed parameter may have been frozen meanwhile: then it tells nothing.
+            changed = watch is None or watch.optimizer() is not optimizer or watch.is_stale()
             self.versioned.pop(id(optimizer), None)
-            return True
-        return False
+        self.took_effect = self.took_effect or changed
+        self.leave_optimizer(RESIDUAL, optimizer)
 
     def count_samples(self, data: object) -> None:
-        """Add the number of samples of a batch that is no sequence of tensors."""
+        """Add the number of samples of a batch."""
+        self.acc[SAMPLES] += self.samples_in(data)
+
+    def samples_in(self, data: object) -> int:
+        """Number of samples in a batch; 0 where it can't be told."""
         samples = self.batch_samples(data) if self.batch_samples is not None else None
-        self.acc[SAMPLES] += samples or 0
+        return samples or 0
 
     # -- closing ------------------------------------------------------------------------------
 
@@ -608,6 +749,7 @@ class StepState:
         return self.repeats > 0 or self.single < _SPLIT_AFTER_STEPS
 
     def close_by_update(self, now: int, optimizer: int) -> None:
+        """An update took effect: it ends a step, or belongs to the one that was written last."""
         if self._same_step(optimizer):
             if optimizer in self.step_optimizers:
                 self.repeats += 1
@@ -618,6 +760,9 @@ class StepState:
             if len(self.step_optimizers) == 1:
                 self.single += 1
             self.step_optimizers[:] = (optimizer,)
+            self.plain_optimizer = optimizer
+            self.window = False
+            self.cur = BETWEEN
             self.close(now)
         self.window = False
         self.cur = BETWEEN
@@ -639,7 +784,14 @@ class StepState:
 
     def _newest(self) -> list[int]:
         """The record that was written last; zeros when there is none."""
-        return self.log.newest() if self.log is not None and self.step else _ZERO[:]
+        if self.log is None or not self.step:
+            return _ZERO[:]
+        record = self.log.newest()
+        if record[FLAGS] & _RAW:
+            plain, record = record, _ZERO[:]
+            for name, value in decode_raw(plain).items():
+                record[INDEX[name]] = value
+        return record
 
     def _close_by_hand(self, now: int) -> None:
         """A backward of a loop without optimizers: write now, add the rest when the next begins."""
@@ -675,9 +827,23 @@ class StepState:
         self.fetched = False
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        end = self.clock()
+        self.mark = end = self.clock()
         acc[OWN] = end - now
-        self.mark = end
+        self.stage = self._next_stage()
+
+    def close_plain(self, now: int) -> None:
+        """Write a plain step from its time stamps."""
+        raw = self.raw
+        raw[0] = now
+        self.append_hot(raw)
+        self.step += 1
+        if self.step >= self.next_chore:
+            self.next_chore = self.chore(self.step)
+        self.mark = end = self.clock()
+        raw[8] = end - now
+        raw[9] = end
+        if self.stage != GENERAL:  # a chore may have turned us off
+            self.stage = IDLE
 
     def _before_first(self) -> None:
         """The first step closes: open the log, and leave to start-up what is not the loop's."""
@@ -728,9 +894,9 @@ class StepState:
         now = self._advance()
         if self.cur == TAIL:
             self._leave_tail(self.base())
-        self.close(now)
         self.window = False
         self.cur = BETWEEN
+        self.close(now)
 
     def abort(self) -> None:
         """The step raised: it is counted as aborted, its time is between steps."""
@@ -754,6 +920,7 @@ class StepState:
         self.in_backward = self.no_forward = self.in_optimizer = False
         self.cur = BETWEEN
 
+    @_safely
     def raised(self, before: int) -> None:
         """A timed call raised. A marked step is ended by its own exit, an inferred one here."""
         if not self.marked:
@@ -765,6 +932,7 @@ class StepState:
 
     # -- garbage collection -------------------------------------------------------------------
 
+    @_safely
     def gc_start(self) -> None:
         """A collection begins on the training thread."""
         self.gc_since = self._advance()
@@ -773,6 +941,7 @@ class StepState:
         if self.cur == BETWEEN:
             self.cur = GC_BETWEEN
 
+    @_safely
     def gc_stop(self) -> None:
         """A collection ended."""
         now = self._advance()
@@ -792,6 +961,7 @@ class StepState:
         """No call is timed from here on."""
         self.ident = -1
         self.cur = OFF
+        self.stage = GENERAL
 
     # -- ending -------------------------------------------------------------------------------
 

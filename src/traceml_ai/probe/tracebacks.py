@@ -52,9 +52,7 @@ def install() -> Callable[[], None]:
     """Put our hook in front of ``sys.excepthook``; returns what takes it away again."""
     before: Hook = sys.excepthook
 
-    def excepthook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> Any:
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
         try:
             strip_chain(error)
             trace = strip(trace)

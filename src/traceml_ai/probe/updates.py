@@ -62,7 +62,7 @@ class Watch:
                 self._ref = None
                 return
             self._ref = weakref.ref(parameter)
-        self._version = parameter._version
+        self._version = parameter._version  # noqa: SLF001
         if not self.versioned and self._calls < _COMPARED_CALLS:
             self._calls += 1
             self._values = _some_values(parameter)
@@ -72,7 +72,7 @@ class Watch:
         parameter = self._ref() if self._ref is not None else None
         if parameter is None:
             return True
-        if parameter._version != self._version:
+        if parameter._version != self._version:  # noqa: SLF001
             self.versioned = True
             self._values = None
             return True

@@ -17,6 +17,7 @@ This module is imported in the training process: standard library only.
 from __future__ import annotations
 
 from enum import IntFlag
+from typing import Any
 
 COLUMNS: tuple[str, ...] = (
     # The first HOT_COLUMNS are all that an ordinary step writes; the rest stays zero on disk.
@@ -118,3 +119,66 @@ class Flags(IntFlag):
     TAIL = 8  # not a step: what followed the last step, at exit
     NO_OPTIMIZER = 16  # inferred without any optimizer object (hand-written update)
     COMPILED = 32  # a compiler ran inside this step
+    RAW = 64  # on disk only: the record holds time stamps, see RAW_COLUMNS
+
+
+RAW_COLUMNS: tuple[str, ...] = (
+    "close",
+    "open",
+    "fetch_begin",
+    "forward_begin",
+    "backward_begin",
+    "optimizer_begin",
+    "forward_end",
+    "backward_end",
+    "own",  # a duration: our own work after the previous step
+    "begin",  # when that work was over
+    "optimizer_end",
+    "samples",  # a count
+    "fetch_end",
+    "boundaries",  # a count
+    "flags",
+)
+"""What the first columns of a ``Flags.RAW`` record mean.
+
+A plain step (one fetch, forward, backward and update, in that order, and nothing else) is written
+as the time stamps of its calls; the subtractions are left to whoever reads it (`decode_raw`).
+"""
+RAW: dict[str, int] = {name: i for i, name in enumerate(RAW_COLUMNS)}
+
+
+def decode_raw(stamps: Any) -> dict[str, Any]:
+    """The columns of a plain step from its time stamps.
+
+    Args:
+        stamps: Indexable by the positions of `RAW_COLUMNS`: a list for one record, or an array of
+            shape ``(48, n)`` for many.
+
+    Returns:
+        Column name to value (or array): every column that is not zero.
+    """
+
+    def between(end: str, begin: str) -> Any:
+        return stamps[RAW[end]] - stamps[RAW[begin]]
+
+    one = stamps[RAW["fetch_end"]] * 0 + 1
+    return {
+        "close_ns": stamps[RAW["close"]],
+        "open_ns": stamps[RAW["open"]],
+        "input_wait_ns": between("fetch_end", "fetch_begin"),
+        "forward_ns": between("forward_end", "forward_begin"),
+        "backward_ns": between("backward_end", "backward_begin"),
+        "optimizer_ns": between("optimizer_end", "optimizer_begin"),
+        "residual_other_ns": between("forward_begin", "open")
+        + between("backward_begin", "forward_end")
+        + between("optimizer_begin", "backward_end")
+        + between("close", "optimizer_end"),
+        "between_other_ns": between("fetch_begin", "begin") + between("open", "fetch_end"),
+        "own_ns": stamps[RAW["own"]],
+        "microbatches": one,
+        "updates": one,
+        "samples": stamps[RAW["samples"]],
+        "fetches": one,
+        "boundaries": stamps[RAW["boundaries"]],
+        "flags": stamps[RAW["flags"]] & ~int(Flags.RAW),
+    }

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from traceml_ai.errors import TraceMLError
 from traceml_ai.schema.facts import ProcessFacts
-from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX, N_COLUMNS, RECORD_BYTES, Observed
+from traceml_ai.schema.step import (
+    EXCLUSIVE_COLUMNS,
+    INDEX,
+    N_COLUMNS,
+    RECORD_BYTES,
+    Flags,
+    Observed,
+    decode_raw,
+)
 from traceml_ai.spool import layout
 
 __all__ = ["Header", "LogReader", "open_spool"]
@@ -56,7 +64,7 @@ class Header(NamedTuple):
     world_size: int
     origin_perf_ns: int
     origin_unix_ns: int
-    count: int
+    records: int
     settled: int
     aborted: int
     dropped: int
@@ -95,7 +103,7 @@ def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
         origin_perf_ns=at(layout.ORIGIN_PERF_NS),
         origin_unix_ns=at(layout.ORIGIN_UNIX_NS),
         # A file cut short keeps the records that are really there.
-        count=max(0, min(count, room)),
+        records=max(0, min(count, room)),
         settled=at(layout.SETTLED),
         aborted=max(0, at(layout.ABORTED)),
         dropped=max(0, at(layout.DROPPED)),
@@ -127,6 +135,14 @@ def _read_records(path: Path, start: int, stop: int) -> Records:
     return array.astype(np.int64, copy=True).reshape(whole, N_COLUMNS)
 
 
+def _decode_plain(block: Records) -> None:
+    """Turn the time stamps of plain steps into durations, in place."""
+    rows = np.flatnonzero(block[:, INDEX["flags"]] & int(Flags.RAW))
+    if len(rows):
+        for name, values in decode_raw(block[rows].T).items():
+            block[rows, INDEX[name]] = values
+
+
 def _complete(block: Records, first: int, own_pair_ns: int) -> None:
     """Add, in place, what follows from the stored columns and would cost time on the step path.
 
@@ -134,6 +150,7 @@ def _complete(block: Records, first: int, own_pair_ns: int) -> None:
     steps) to `own_ns`; `observed` gets a bit for each phase that took time; `begin_ns` is
     `close_ns` minus the exclusive columns.
     """
+    _decode_plain(block)
     residual, between = INDEX["residual_other_ns"], INDEX["between_other_ns"]
     own = block[:, INDEX["boundaries"]] * own_pair_ns
     for column in (residual, between):
@@ -190,9 +207,7 @@ class LogReader:
         total = 0
         while total < _BLOCK_RECORDS:
             header = self.header = _read_header(self._path(self._segment))
-            block = _read_records(
-                self._path(self._segment), self._cursor, _final_count(header, final=final)
-            )
+            block = _read_records(self._path(self._segment), self._cursor, _final_count(header, final=final))
             _complete(block, header.first_step + self._cursor, header.own_pair_ns)
             self._cursor += len(block)
             total += len(block)
@@ -203,7 +218,7 @@ class LogReader:
 
     def _advance(self, header: Header) -> bool:
         """Step to the next segment when this one is read to its end."""
-        done = header.next_segment and self._cursor >= header.count
+        done = header.next_segment and self._cursor >= header.records
         if not (done and self._path(self._segment + 1).exists()):
             return False
         self._consumed.append(self._path(self._segment))
@@ -229,8 +244,8 @@ class LogReader:
 def _final_count(header: Header, *, final: bool) -> int:
     """How many records of a segment can no longer change."""
     if final:
-        return header.count
-    count = header.count if header.closed or header.next_segment else header.count - 1
+        return header.records
+    count = header.records if header.closed or header.next_segment else header.records - 1
     if header.settled >= 0:
         count = min(count, header.settled)
     return max(0, count)
@@ -249,8 +264,8 @@ def read_facts(folder: Path, pid: int) -> ProcessFacts:
 def _segments(folder: Path) -> list[tuple[int, int]]:
     """``(pid, segment)`` of every step-log file in the folder."""
     found = []
-    for name in os.listdir(folder):
-        match = _SEGMENT_FILE.fullmatch(name)
+    for path in folder.iterdir():
+        match = _SEGMENT_FILE.fullmatch(path.name)
         if match:
             found.append((int(match[1]), int(match[2])))
     return found

@@ -8,7 +8,7 @@ touched any further. Whatever goes wrong here goes wrong silently: the program c
 import sys
 
 
-def _leave_path():
+def _leave_path() -> None:
     """Undo what ``PYTHONPATH`` did to ``sys.path``; the variable itself stays, for child processes."""
     import os
 
@@ -16,7 +16,7 @@ def _leave_path():
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
 
 
-def _run_users():
+def _run_users() -> None:
     """Import the ``sitecustomize`` that would have been found without ours."""
     from importlib import util
 
@@ -30,7 +30,7 @@ def _run_users():
     spec.loader.exec_module(module)
 
 
-def _watch_torch():
+def _watch_torch() -> None:
     """Be told when torch was imported."""
     import os
 
@@ -40,9 +40,9 @@ def _watch_torch():
     from importlib.util import module_from_spec, spec_from_file_location
 
     # By path and under a private name: the package may be installed elsewhere, or not importable.
-    spec = spec_from_file_location(
-        "_traceml_torch_import", os.path.join(package, "hook", "torch_import.py")
-    )
+    spec = spec_from_file_location("_traceml_torch_import", os.path.join(package, "hook", "torch_import.py"))
+    if spec is None or spec.loader is None:
+        return
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     module.watch(os.path.dirname(package))
