@@ -18,8 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from traceml_ai.errors import UsageError
 from traceml_ai.probe import session as sessions
-from traceml_ai.probe.session import Session, Which
-from traceml_ai.probe.state import (
+from traceml_ai.probe.columns import (
     BACKWARD,
     BETWEEN,
     FETCHED,
@@ -29,8 +28,9 @@ from traceml_ai.probe.state import (
     OPTIMIZER,
     UPDATED,
     USER_0,
-    StepState,
 )
+from traceml_ai.probe.session import Session, Which
+from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
 from traceml_ai.schema.step import RAW
 

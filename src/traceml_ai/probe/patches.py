@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from traceml_ai.probe.state import (
+from traceml_ai.probe.columns import (
     BACKWARDED,
     BETWEEN,
     CHECKPOINT,
@@ -34,8 +34,8 @@ from traceml_ai.probe.state import (
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
     UPDATED,
-    StepState,
 )
+from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import RAW
 
 OPEN = RAW["open"]

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 
 from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks
+from traceml_ai.probe.books import Books
+from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.discover import children_of, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch
-from traceml_ai.probe.state import FORWARDED, StepState
+from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
 from traceml_ai.schema.step import USER_SLOTS
 from traceml_ai.spool import layout
@@ -31,6 +33,8 @@ _FACTS_AT_STEPS = frozenset({1, 10, 100, 1000})
 # When no call of a found model was seen, look again after so many steps.
 _DISCOVER_AT_STEPS = (0, 1, 2, 4, 8, 16, 64)
 _CHORE_EVERY = 256
+# The wrappers hold `raw` itself; the models and optimizers are the child's as well.
+_KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
 _CALIBRATION_CALLS = 400
 
 current: Session | None = None
@@ -313,7 +317,7 @@ class Session:
         if values["window_open"] and error is not None:
             st.aborted += 1
         if st.hand_open:
-            st._end_hand_step()  # noqa: SLF001
+            st.end_hand_step()
         if self.writer is not None:
             self.writer.put(layout.ABORTED, st.aborted)
             if st.ident != -1:
@@ -327,13 +331,10 @@ class Session:
         """In a forked child: let go of the parent's log; a child that trains opens its own."""
         self.writer = None
         self.facts = Facts(self.spool)
-        old, new = self.st, self._new_state()
-        for name in StepState.__slots__:
-            setattr(old, name, getattr(new, name))
-        old.optimizers = len(self._live())
-        for model in [ref() for ref in list(old.targets.values())]:  # type: ignore[operator]
-            if model is not None:
-                self.measure_model(model)
+        new = self._new_state()
+        for slot in Books.__slots__:
+            if slot not in _KEPT_OVER_FORK:
+                setattr(self.st, slot, getattr(new, slot))
 
 
 class Which(NamedTuple):

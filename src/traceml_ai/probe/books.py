@@ -1,0 +1,439 @@
+"""The books: one current column, to which each boundary adds the time since the last one.
+
+So nothing is counted twice and nothing is lost. `StepState` derives from this in three steps:
+`Books` (time and records), `Fetching` (loaders), `Computing` (model, backward, optimizer).
+
+**Plain steps.** Once twenty steps went by in the same order (fetch, forward, backward, update), the
+next ones are only noted as time stamps (`Books.raw`), and written as such. Whatever else happens
+first brings the books up to date (`Books.settle`) and goes on in them. In a real loop the caches
+are cold, and this halves what a step costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from traceml_ai.probe.columns import (
+    BACKWARD,
+    BACKWARDED,
+    BETWEEN,
+    BOUNDARIES,
+    CLOSE,
+    EXCLUSIVE,
+    FETCHED,
+    FETCHES,
+    FLAGS,
+    FORWARD,
+    FORWARDED,
+    GC_BETWEEN,
+    GC_COUNT,
+    GC_INSIDE,
+    GENERAL,
+    IDLE,
+    IN_BACKWARD,
+    IN_FETCH,
+    IN_FORWARD,
+    IN_OPTIMIZER,
+    INPUT,
+    MARKED_BIT,
+    MICROBATCHES,
+    OFF,
+    OPEN,
+    OPENED,
+    OPTIMIZER,
+    OWN,
+    RAW_BIT,
+    RAW_MARKED_BIT,
+    RESIDUAL,
+    RESIDUAL_VALIDATION,
+    SAMPLES,
+    SPLIT_AFTER_STEPS,
+    TAIL,
+    TAIL_BIT,
+    UNKNOWN,
+    UPDATES,
+    VALIDATION,
+    ZERO,
+    ZERO_HOT,
+)
+from traceml_ai.probe.updates import Watch
+from traceml_ai.schema.step import HOT_COLUMNS, INDEX, RAW, decode_raw
+
+
+class Log(Protocol):
+    """Where closed steps go (`traceml_ai.spool.writer.StepLogWriter`, or a list in tests)."""
+
+    def append(self, values: list[int]) -> None:
+        """Add a record."""
+
+    def amend(self, values: list[int]) -> None:
+        """Replace the newest record."""
+
+    def append_hot(self, values: list[int]) -> None:
+        """Add a record of which only the first `HOT_COLUMNS` are given, the rest being zero."""
+
+    def newest(self) -> list[int]:
+        """The newest record."""
+
+
+def _no_log(_values: list[int]) -> None:
+    raise RuntimeError("no step was closed yet")
+
+
+class Iteration:
+    """One pass over one loader: its role, and how many batches it gave."""
+
+    __slots__ = ("fetches", "loader", "role")
+
+    def __init__(self, loader: object = None) -> None:
+        self.role = UNKNOWN
+        self.fetches = 0
+        self.loader = loader  # only until its role is known
+
+
+class Books:
+    """The current column, what was booked so far, and the log.
+
+    Args:
+        ident: Identifier of the training thread; calls on other threads are not measured.
+        clock: Nanoseconds, monotonic.
+        open_log: Called at the first closed step; returns where steps go.
+        grad_enabled: ``torch.is_grad_enabled``.
+        batch_samples: Number of samples in a fetched batch, or None.
+    """
+
+    __slots__ = (
+        "aborted",
+        "acc",
+        "append",
+        "append_hot",
+        "backwards",
+        "batch_samples",
+        "chore",
+        "clock",
+        "cur",
+        "fetched",
+        "fresh_batch",
+        "gc_before",
+        "gc_since",
+        "grad_enabled",
+        "hand_open",
+        "ident",
+        "in_backward",
+        "in_fetch",
+        "in_optimizer",
+        "iteration",
+        "iterations",
+        "iterator",
+        "log",
+        "mark",
+        "marked",
+        "next_chore",
+        "no_forward",
+        "on_fail",
+        "on_loader",
+        "on_missing_forward",
+        "open_log",
+        "optimizers",
+        "pending",
+        "plain_optimizer",
+        "rare",
+        "raw",
+        "repeats",
+        "single",
+        "snapshot",
+        "snapshot_window",
+        "stage",
+        "step",
+        "step_optimizers",
+        "stopped",
+        "targets",
+        "took_effect",
+        "train_iterator",
+        "versioned",
+        "watches",
+        "window",
+    )
+
+    def __init__(
+        self,
+        *,
+        ident: int,
+        open_log: Callable[[], Log],
+        grad_enabled: Callable[[], bool],
+        clock: Callable[[], int] = perf_counter_ns,
+        batch_samples: Callable[[Any], int | None] | None = None,
+    ) -> None:
+        self.ident = ident
+        self.clock = clock
+        self.open_log = open_log
+        self.grad_enabled = grad_enabled
+        self.batch_samples = batch_samples
+        self.acc = ZERO[:]
+        self.cur = BETWEEN
+        self.mark = clock()
+        self.log: Log | None = None
+        self.step = 0
+        self.aborted = 0
+        self.backwards = 0  # since the last update
+        self.optimizers = 0  # optimizer objects that exist
+        self.stopped = False
+        # Where we are.
+        self.window = False
+        self.marked = False
+        self.hand_open = False
+        self.no_forward = False
+        self.in_backward = False
+        self.in_fetch = False
+        self.in_optimizer = False
+        self.took_effect = False
+        self.fetched = False  # a training batch was fetched since the last close
+        self.fresh_batch = False
+        self.gc_since = 0
+        self.gc_before = BETWEEN
+        # Which loader, which model, which optimizers.
+        self.iterator = 0  # id of the loader iterator that is in use
+        self.train_iterator = 0  # the same, when its role is known to be training
+        self.iteration = Iteration()
+        self.iterations: dict[int, Iteration] = {}
+        self.pending: Iteration | None = None
+        self.snapshot: list[int] | None = None
+        self.snapshot_window = False
+        self.targets: dict[int, object] = {}
+        self.step_optimizers: list[int] = []
+        self.single = 0
+        self.repeats = 0
+        self.chore: Callable[[int], int] = lambda _step: 1 << 62
+        self.next_chore = 1
+        self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step
+        self.append_hot: Callable[[list[int]], None] = _no_log
+        self.rare = False  # a column beyond the hot ones was written in this step
+        self.on_missing_forward: Callable[[], None] | None = None
+        self.on_loader: Callable[[object], None] | None = None
+        self.on_fail: Callable[[str, BaseException], None] | None = None
+        self.watches: dict[int, Watch] = {}
+        self.versioned: dict[int, Any] = {}  # id of an optimizer -> weak reference to a parameter
+        self.stage = GENERAL
+        self.raw = [0] * HOT_COLUMNS
+        self.plain_optimizer = 0  # id of the one optimizer that ends plain steps
+
+    def advance(self) -> int:
+        """Book the time since the last boundary; returns now."""
+        if self.stage >= IDLE:
+            self.settle()
+        now = self.clock()
+        self.acc[self.cur] += now - self.mark
+        self.mark = now
+        return now
+
+    def leave_tail(self, column: int) -> None:
+        """Decide what the time after the last evaluating call was."""
+        acc = self.acc
+        acc[column] += acc[TAIL]
+        acc[TAIL] = 0
+        self.cur = self.base()
+
+    def base(self) -> int:
+        """The column of unattributed time: inside the window or between steps."""
+        return RESIDUAL if self.window else BETWEEN
+
+    def eval_column(self) -> int:
+        """The column of an evaluation here: part of a marked step, else between steps."""
+        return RESIDUAL_VALIDATION if self.window and self.marked else VALIDATION
+
+    def enter(self, column: int) -> int:
+        """Enter a plain column (checkpoint, loader, named phase, ...); returns what to `leave` to."""
+        self.advance()
+        if self.cur == TAIL:
+            self.leave_tail(self.base())
+        before = self.cur
+        self.cur = column
+        self.rare = True
+        self.acc[BOUNDARIES] += 1
+        return before
+
+    def leave(self, before: int) -> None:
+        """Go back to the column that was current before."""
+        self.advance()
+        self.cur = before
+
+    # -- plain steps --------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Leave the fast path: book what it noted of the step that is under way."""
+        stage, self.stage = self.stage, GENERAL
+        acc, raw = self.acc, self.raw
+        acc[OWN] = raw[RAW["own"]]
+        if stage == IDLE:
+            return
+        self._note(BETWEEN, "fetch_begin")
+        if stage == IN_FETCH:
+            self.cur, self.in_fetch = INPUT, True
+            return
+        self._note(INPUT, "fetch_end")
+        self.cur = BETWEEN
+        acc[FETCHES] = 1
+        acc[SAMPLES] = raw[RAW["samples"]]
+        acc[BOUNDARIES] = 4
+        self.fetched = self.fresh_batch = True
+        if stage != FETCHED:
+            self._settle_window(stage)
+
+    def _note(self, column: int, stamp: str) -> None:
+        """Book the time up to a noted stamp."""
+        at = self.raw[RAW[stamp]]
+        self.acc[column] += at - self.mark
+        self.mark = at
+
+    def _settle_window(self, stage: int) -> None:
+        """`settle` for a step whose window is open."""
+        self._note(BETWEEN, "open")
+        self.acc[OPEN] = self.mark
+        self.window = True
+        self.cur = RESIDUAL
+        if stage == OPENED:
+            return
+        self._note(RESIDUAL, "forward_begin")
+        if stage == IN_FORWARD:
+            self.cur, self.no_forward = FORWARD, True
+            return
+        self._note(FORWARD, "forward_end")
+        if stage == FORWARDED:
+            return
+        self._note(RESIDUAL, "backward_begin")
+        if stage == IN_BACKWARD:
+            self.cur = BACKWARD
+            self.in_backward = self.no_forward = True
+            return
+        self._note(BACKWARD, "backward_end")
+        self.acc[MICROBATCHES] = self.backwards = 1
+        self.fresh_batch = False
+        if stage == BACKWARDED:
+            return
+        self._note(RESIDUAL, "optimizer_begin")
+        if stage == IN_OPTIMIZER:
+            self.cur, self.in_optimizer, self.took_effect = OPTIMIZER, True, False
+            return
+        self._note(OPTIMIZER, "optimizer_end")
+        self.acc[UPDATES] = 1
+        self.backwards = 0
+
+    def next_stage(self) -> int:
+        """After a step was closed in the books: whether the next one may be plain."""
+        raw = self.raw
+        raw[RAW["own"]] = self.acc[OWN]
+        raw[RAW["begin"]] = self.mark
+        raw[RAW["flags"]] = RAW_MARKED_BIT if self.marked else RAW_BIT
+        raw[RAW["boundaries"]] = 5 if self.marked else 4
+        one_each = self.repeats == 0 and self.single >= SPLIT_AFTER_STEPS
+        if self.marked:
+            one_each = self.step >= SPLIT_AFTER_STEPS
+        plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
+        return IDLE if plain else GENERAL
+
+    # -- closing ------------------------------------------------------------------------------
+
+    def close(self, now: int) -> None:
+        """Write the record of the step that ends now."""
+        acc = self.acc
+        if not self.step:
+            self._before_first()
+        acc[CLOSE] = now
+        if self.marked:
+            acc[FLAGS] |= MARKED_BIT
+        if self.rare:
+            self.append(acc)
+            acc[:] = ZERO
+            self.rare = False
+        else:
+            self.append_hot(acc[:HOT_COLUMNS])
+            acc[:HOT_COLUMNS] = ZERO_HOT
+        self.step += 1
+        self.fetched = False
+        if self.step >= self.next_chore:
+            self.next_chore = self.chore(self.step)
+        self.mark = end = self.clock()
+        acc[OWN] = end - now
+        self.stage = self.next_stage()
+
+    def close_plain(self, now: int) -> None:
+        """Write a plain step from its time stamps."""
+        raw = self.raw
+        raw[0] = now
+        self.append_hot(raw)
+        self.step += 1
+        if self.step >= self.next_chore:
+            self.next_chore = self.chore(self.step)
+        self.mark = end = self.clock()
+        raw[8] = end - now
+        raw[9] = end
+        if self.stage != GENERAL:  # a chore may have turned us off
+            self.stage = IDLE
+
+    def _before_first(self) -> None:
+        """The first step closes: open the log, and leave to start-up what is not the loop's."""
+        self.log = self.open_log()
+        self.append, self.append_hot = self.log.append, self.log.append_hot
+        self.rare = True
+        self.acc[BETWEEN] = self.acc[GC_BETWEEN] = self.acc[OWN] = 0
+
+    def merge_into_last(self, now: int) -> None:
+        """The step went on: what lay between is inside it after all."""
+        last, acc = self.newest(), self.acc
+        for column in EXCLUSIVE:
+            last[column] += acc[column]
+        last[RESIDUAL] += acc[BETWEEN]
+        last[BETWEEN] -= acc[BETWEEN]
+        for column in (GC_INSIDE, GC_COUNT, MICROBATCHES, UPDATES, BOUNDARIES):
+            last[column] += acc[column]
+        last[FLAGS] |= acc[FLAGS]
+        last[CLOSE] = now
+        if self.log is not None:
+            self.log.amend(last)
+        self.reset()
+
+    def newest(self) -> list[int]:
+        """The record that was written last; zeros when there is none."""
+        if self.log is None or not self.step:
+            return ZERO[:]
+        record = self.log.newest()
+        if record[FLAGS] & RAW_BIT:
+            plain, record = record, ZERO[:]
+            for name, value in decode_raw(plain).items():
+                record[INDEX[name]] = value
+        return record
+
+    def reset(self) -> None:
+        """Begin a new record."""
+        self.acc[:] = ZERO
+        self.fetched = False
+
+    def book_own(self) -> None:
+        """Book the time since the last boundary as ours."""
+        now = self.clock()
+        self.acc[OWN] += now - self.mark
+        self.mark = now
+
+    def fail(self, probe: str, error: BaseException) -> None:
+        """An error of ours: stop measuring, for good, and leave the training alone."""
+        self.turn_off()
+        if self.on_fail is not None:
+            self.on_fail(probe, error)
+
+    def turn_off(self) -> None:
+        """No call is timed from here on."""
+        self.ident = -1
+        self.cur = OFF
+        self.stage = GENERAL
+
+    def tail_record(self) -> list[int]:
+        """What followed the last step, for a process that ends in order."""
+        now = self.advance()
+        acc = self.acc
+        if self.cur == TAIL:
+            self.leave_tail(self.base())
+        acc[FLAGS] |= TAIL_BIT
+        acc[CLOSE] = now
+        return acc[:]

@@ -1,0 +1,273 @@
+"""Model calls, backwards and updates; where an inferred step ends.
+
+A window opens when a training loader delivered a batch (or, without a loader, at the first model
+call or backward after an update) and closes when an optimizer step took effect. The record is
+written at once, so a killed process loses nothing, and is amended when another optimizer turns out
+to step in the same window (a GAN). Without any optimizer object the backward writes the record and
+everything up to the next batch is added to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceml_ai.probe.columns import (
+    BACKWARD,
+    BETWEEN,
+    BOUNDARIES,
+    EVAL,
+    FETCHES,
+    FLAGS,
+    FORWARD,
+    HAND_AFTER_BACKWARDS,
+    IDLE,
+    MARKED_BIT,
+    MICROBATCHES,
+    NO_OPTIMIZER_BIT,
+    OPEN,
+    OPTIMIZER,
+    RESIDUAL,
+    SKIPPED_BIT,
+    SPLIT_AFTER_STEPS,
+    TAIL,
+    UPDATES,
+    VALIDATION,
+)
+from traceml_ai.probe.fetching import Fetching
+from traceml_ai.probe.safety import safely
+from traceml_ai.probe.updates import Watch
+
+
+class Computing(Fetching):
+    """Forward, backward and optimizer, and the ends of steps that nobody marked."""
+
+    __slots__ = ()
+
+    def enter_cause(self, inside: int, between: int) -> int:
+        """Enter a cause that has a column for each side of the window."""
+        if self.hand_open:
+            self.end_hand_step()
+        return self.enter(inside if self.window and self.marked else between)
+
+    def enter_safely(self, inside: int, between: int) -> int:
+        """`enter_cause`, whose errors turn measurement off instead of reaching the program."""
+        try:
+            return self.enter_cause(inside, between)
+        except Exception as error:  # noqa: BLE001
+            self.fail("between steps", error)
+            return BETWEEN
+
+    def leave_safely(self, before: int) -> None:
+        """`leave`, whose errors turn measurement off."""
+        try:
+            if self.ident != -1:
+                self.leave(before)
+        except Exception as error:  # noqa: BLE001
+            self.fail("between steps", error)
+
+    def enter_forward(self, training: bool) -> int:
+        """The outermost call of a measured model begins."""
+        if self.stage >= IDLE:
+            self.settle()
+        now = self.clock()
+        acc = self.acc
+        acc[self.cur] += now - self.mark
+        self.mark = now
+        acc[BOUNDARIES] += 1
+        self.no_forward = True
+        grad = self.grad_enabled()
+        evaluates = not grad and not training
+        if self.cur == TAIL:
+            self.leave_tail(self.base() if grad else self.eval_column())
+        if self.pending is not None and evaluates and not self.in_optimizer:
+            self.pending.role = EVAL
+            self.pending.loader = None
+            self.not_training(VALIDATION)
+        if self.hand_open and (evaluates or not self.batch_is_fetched()):
+            self.end_hand_step()
+        before = self.cur
+        if evaluates or not (grad or self.window):
+            self.cur = self.eval_column()
+            self.rare = True
+            return before
+        if not self.window and not self.marked:
+            self.window = True
+            acc[OPEN] = now
+            before = RESIDUAL
+        if not acc[FETCHES]:
+            self.fresh_batch = True
+        self.cur = FORWARD if self.window else BETWEEN
+        return before
+
+    def leave_forward(self, before: int) -> None:
+        """The outermost model call returned."""
+        now = self.clock()
+        acc = self.acc
+        cur = self.cur
+        acc[cur] += now - self.mark
+        self.mark = now
+        self.no_forward = False
+        self.cur = before if cur in (FORWARD, BETWEEN) else TAIL
+
+    def enter_backward(self) -> int:
+        """The outermost ``backward`` or ``autograd.grad`` begins."""
+        if self.stage >= IDLE:
+            self.settle()
+        now = self.clock()
+        acc = self.acc
+        acc[self.cur] += now - self.mark
+        self.mark = now
+        acc[BOUNDARIES] += 1
+        self.in_backward = self.no_forward = True
+        if self.cur == TAIL:
+            self.leave_tail(self.base())
+        if self.pending is not None:
+            self.trains(self.pending)
+        if self.hand_open and not self.batch_is_fetched() and not acc[FORWARD]:
+            self.end_hand_step()
+        if not self.window and not self.marked:
+            # No batch and no model call was seen: the loop's own code made the loss.
+            self.window = self.fresh_batch = True
+            acc[OPEN] = now
+            self.cur = RESIDUAL
+        before = self.cur
+        if self.window:
+            self.cur = BACKWARD
+        return before
+
+    def leave_backward(self, before: int, *, was_forward: bool) -> None:
+        """The outermost backward returned."""
+        now = self.clock()
+        acc = self.acc
+        acc[self.cur] += now - self.mark
+        self.mark = now
+        self.in_backward = False
+        self.no_forward = was_forward
+        self.cur = before
+        if not self.window:
+            return
+        self.backwards += 1
+        if self.fresh_batch:
+            acc[MICROBATCHES] += 1
+            self.fresh_batch = False
+        if not acc[FORWARD] and self.on_missing_forward is not None:
+            self.on_missing_forward()
+            self.book_own()
+        if self.marked or self.in_optimizer:
+            return
+        if not self.optimizers or self.backwards > HAND_AFTER_BACKWARDS:
+            acc[FLAGS] |= NO_OPTIMIZER_BIT
+            self._close_by_hand(now)
+
+    def enter_optimizer(self) -> int:
+        """The outermost ``optimizer.step`` begins."""
+        if self.stage >= IDLE:
+            self.settle()
+        now = self.clock()
+        self.acc[self.cur] += now - self.mark
+        self.mark = now
+        self.acc[BOUNDARIES] += 1
+        if self.cur == TAIL:
+            self.leave_tail(self.base())
+        if not self.window and not self.marked:
+            self.window = True
+            self.acc[OPEN] = now
+            self.cur = RESIDUAL
+        before = self.cur
+        self.in_optimizer = True
+        self.took_effect = False
+        self.cur = OPTIMIZER
+        return before
+
+    def leave_optimizer(self, before: int, optimizer: object, *, scaled: bool = False) -> None:
+        """The outermost ``optimizer.step`` returned; ``took_effect`` says whether it updated."""
+        now = self.clock()
+        acc = self.acc
+        acc[OPTIMIZER] += now - self.mark
+        self.mark = now
+        self.in_optimizer = False
+        self.cur = before
+        effect = self.took_effect
+        if effect:
+            acc[UPDATES] += 1
+        elif not scaled:
+            return
+        else:
+            acc[FLAGS] |= SKIPPED_BIT
+        self.backwards = 0
+        if not self.marked:
+            self.close_by_update(now, id(optimizer))
+
+    def watch(self, optimizer: Any) -> Watch:
+        """Look at an optimizer's parameters before its step."""
+        watch = self.watches.get(id(optimizer))
+        if watch is None or watch.optimizer() is not optimizer:
+            watch = self.watches[id(optimizer)] = Watch(optimizer)
+        watch.look()
+        return watch
+
+    def judge(self, optimizer: Any, watch: Watch) -> bool:
+        """Whether the step took effect; remembers optimizers that show it in version counters."""
+        changed = watch.changed()
+        if watch.versioned and watch.parameter is not None:
+            self.versioned[id(optimizer)] = watch.parameter
+        return changed
+
+    def plain_parameter(self) -> Any:
+        """The parameter that shows whether the plain optimizer's step took effect, or None."""
+        reference = self.versioned.get(self.plain_optimizer)
+        return None if reference is None else reference()
+
+    @safely
+    def leave_odd_optimizer(self, optimizer: Any, changed: bool) -> None:
+        """The step of a plain optimizer turned out not to be plain after all."""
+        if self.stage >= IDLE:
+            self.settle()
+        if not changed:
+            watch = self.watches.get(id(optimizer))
+            # The followed parameter may have been frozen meanwhile: then it tells nothing.
+            changed = watch is None or watch.optimizer() is not optimizer or watch.is_stale()
+            self.versioned.pop(id(optimizer), None)
+        self.took_effect = self.took_effect or changed
+        self.leave_optimizer(RESIDUAL, optimizer)
+
+    def _same_step(self, optimizer: int) -> bool:
+        """Whether an update without a new batch belongs to the step that was written last."""
+        if self.fetched or not self.step:
+            return False
+        last = self.newest()
+        if last[FLAGS] & MARKED_BIT:
+            return False
+        if optimizer not in self.step_optimizers:
+            return True
+        if not last[FETCHES]:
+            return False
+        return self.repeats > 0 or self.single < SPLIT_AFTER_STEPS
+
+    def close_by_update(self, now: int, optimizer: int) -> None:
+        """An update took effect: it ends a step, or belongs to the one that was written last."""
+        if self._same_step(optimizer):
+            if optimizer in self.step_optimizers:
+                self.repeats += 1
+            else:
+                self.step_optimizers.append(optimizer)
+            self.merge_into_last(now)
+        else:
+            if len(self.step_optimizers) == 1:
+                self.single += 1
+            self.step_optimizers[:] = (optimizer,)
+            self.plain_optimizer = optimizer
+            self.window = False
+            self.cur = BETWEEN
+            self.close(now)
+        self.window = False
+        self.cur = BETWEEN
+
+    def _close_by_hand(self, now: int) -> None:
+        """A backward of a loop without optimizers: write now, add the rest when the next begins."""
+        if self.hand_open:
+            self.merge_into_last(now)
+        else:
+            self.close(now)
+        self.hand_open = True
+        self.cur = RESIDUAL
