@@ -102,7 +102,7 @@ def test_a_step_that_is_all_one_phase_grew_in_it() -> None:
 
 
 def test_creep_without_a_known_limit_does_not_say_when_it_ends() -> None:
-    growth = Growth(300e6, 1e6, sustained=True, still_rising=True, increments=[1e8] * 3)
+    growth = Growth(300e6, 1e6, 0.95, sustained=True, still_rising=True)
     found = memory_creep.finding(Signals(steps=300, main_memory=MemoryFacts(700 << 20, 700 << 20, growth)))
     assert "more step" not in found.why
     assert found.evidence["steps_left"] is None

@@ -131,6 +131,12 @@ def test_growth_of_a_series_that_stands_still_in_x_is_unknown() -> None:
     assert late_growth(np.zeros(10), np.arange(10)) is None
 
 
+def test_samples_that_all_fall_on_the_last_moment_say_nothing() -> None:
+    found = late_growth(np.array([0.0] * 20 + [1.0]), np.arange(21))
+    assert found is not None
+    assert not found.sustained
+
+
 def test_five_samples_say_nothing_about_growth() -> None:
     assert late_growth(np.arange(5), np.arange(5)) is None
 

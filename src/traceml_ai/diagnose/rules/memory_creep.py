@@ -12,6 +12,8 @@ KIND = "MEMORY_CREEP"
 
 # The next so many times the run's steps would exhaust memory: that is a run that will be killed.
 _SOON = 2.0
+# Growth as even as this has not been seen of anything else.
+STRAIGHT = 0.97
 
 _ADVICE: dict[MemoryScope, str] = {
     "main process": "Look for tensors kept from step to step: appending a loss keeps its whole graph, "
@@ -44,11 +46,8 @@ def finding(signals: Signals) -> Finding:
         f"(now {words.size(facts.last_bytes)}{soon}).",
         next=_ADVICE[scope],
         evidence=_evidence(signals, facts, left),
-        confidence="high" if len(growth.increments) > _MANY else "medium",
+        confidence="high" if growth.straightness >= STRAIGHT else "medium",
     )
-
-
-_MANY = 4
 
 
 def _creeping(signals: Signals) -> list[tuple[MemoryScope, MemoryFacts]]:
@@ -80,5 +79,5 @@ def _evidence(signals: Signals, facts: MemoryFacts, left: float | None) -> dict[
         "grown_bytes": growth.total,
         "last_bytes": facts.last_bytes,
         "steps_left": left,
-        "increments_bytes": list(growth.increments),
+        "straightness": growth.straightness,
     }
