@@ -20,8 +20,10 @@ ENOUGH_SAMPLES = 16
 # Left out: memory settles at first.
 _SETTLING_PART = 1 / 8
 # Part of the variance that a line explains. In simulations with the noise of a real resident set leaks
-# had 0.94 and more, three caches filling one after the other 0.88, plateaus 0.89 (nine in ten each).
-_STRAIGHT = 0.92
+# had 0.94 and more, plateaus up to 0.89 (nine in ten each); real ones of 0.1 MB a step 0.88 and more.
+_STRAIGHT = 0.88
+# So many single rises that make up so much of the growth are caches filling one after the other.
+_FEW, _MOST_OF_GROWTH = 3, 0.8
 # The last third must rise at this part of the overall slope, the second half at this part of the first:
 # less is a curve levelling off.
 _LAST_THIRD, _SECOND_HALF = 0.4, 0.5
@@ -57,7 +59,7 @@ def late_growth(x: NDArray[Any], y: NDArray[Any]) -> Growth | None:
     line = _fit(at, level)
     total = line.slope * float(at[-1] - at[0])
     # A tooth that only climbs to where an earlier one has been is nothing new.
-    new = total > 0 and float(y[: len(y) // 4 + 1].max()) < level[-1]
+    new = total > 0 and bool(y[: len(y) // 4 + 1].max() < level[-1]) and _many_rises(level)
     goes_on = new and _goes_on(at, level, line.slope)
     return Growth(
         total,
@@ -73,6 +75,11 @@ def _lasting(values: NDArray[np.float64]) -> NDArray[np.float64]:
     level: NDArray[np.float64] = np.minimum.accumulate(values[::-1])[::-1]
     level[-1] = level[-2:].min()
     return level
+
+
+def _many_rises(level: NDArray[np.float64]) -> bool:
+    single = np.sort(np.diff(level))
+    return bool(single[-_FEW:].sum() < _MOST_OF_GROWTH * (level[-1] - level[0]))
 
 
 def _goes_on(at: NDArray[np.float64], level: NDArray[np.float64], slope: float) -> bool:
