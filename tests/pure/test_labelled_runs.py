@@ -342,6 +342,23 @@ def test_a_machine_that_becomes_three_times_slower_is_a_slowdown_of_the_machine(
     assert finding.confidence == "low"
 
 
+def test_a_slowdown_is_seen_through_bursts_of_load_that_slow_every_phase() -> None:
+    index = np.arange(400)
+    burst = np.where(index % 60 > 35, 3.0, 1.0)
+    longer: dict[str, Any] = {name: value * burst for name, value in ORDINARY_MS.items()}
+    longer["forward"] = np.where(index < 200, 3.0, 9.0) * burst
+    finding = summary_of(Run().steps(400, **longer)).diagnosis
+    assert finding.kind == "SLOWDOWN"
+    assert finding.scope.phase == "forward"
+
+
+def test_bursts_of_load_alone_are_no_slowdown() -> None:
+    index = np.arange(400)
+    burst = np.where(index % 60 > 35, 3.0, 1.0)
+    longer: dict[str, Any] = {name: value * burst for name, value in ORDINARY_MS.items()}
+    assert "SLOWDOWN" not in kinds(summary_of(Run().steps(400, **longer)))
+
+
 def test_every_25th_step_waiting_is_a_periodic_stall() -> None:
     summary = summary_of(Run().steps(200, residual_other=0.3 + every(200, 25, 400.0)))
     finding = summary.diagnosis
@@ -350,6 +367,13 @@ def test_every_25th_step_waiting_is_a_periodic_stall() -> None:
     assert finding.evidence["period_steps"] == 25
     assert finding.saved_s == pytest.approx(3.2, rel=0.03)
     assert alarms(summary) == ["PERIODIC_STALL"]
+
+
+def test_a_stall_keeps_its_period_among_hiccups_of_a_busy_machine() -> None:
+    hiccup = np.zeros(200)
+    hiccup[[13, 44, 61, 88, 90, 132, 157, 188]] = 180.0
+    run = Run().steps(200, residual_other=0.3 + every(200, 25, 400.0), backward=5 + hiccup)
+    assert summary_of(run).diagnosis.evidence["period_steps"] == 25
 
 
 def test_a_stall_after_every_30th_step_is_found_without_marks_too() -> None:

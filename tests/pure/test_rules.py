@@ -75,6 +75,7 @@ def drift(**values: Any) -> Drift:
         "after_ns": 20 * MS,
         "lowest_late_ns": 19 * MS,
         "superiority": 1.0,
+        "share_superiority": 0.5,
         "phase": "forward",
         "phase_growth_ns": 10 * MS,
         "other_growth_ns": 0,
@@ -93,6 +94,8 @@ def test_a_slowdown_needs_every_one_of_its_conditions() -> None:
     assert not slowed(after_ns=11 * MS)
     assert not slowed(lowest_late_ns=10 * MS)
     assert not slowed(superiority=0.8)
+    assert slowed(superiority=0.8, share_superiority=1.0)
+    assert not slowed(superiority=0.8, share_superiority=1.0, other_growth_ns=10 * MS)
     assert not slowed(before_ns=0)
     assert not slowed(before_ns=0.1 * MS, after_ns=0.2 * MS)
 

@@ -35,6 +35,7 @@ class Drift(NamedTuple):
     after_ns: float
     lowest_late_ns: float  # smallest median of the thirds after the change
     superiority: float  # probability that a block after is slower than one before
+    share_superiority: float  # that the phase's share of the step is larger: a busy machine slows all phases
     phase: str  # the one that grew most
     phase_growth_ns: float  # medians where records are complete, means of buckets else
     other_growth_ns: float  # of all the other phases together
@@ -79,13 +80,18 @@ def _describe(points: _Points, at: int, steady: Steady) -> Drift:
         before_ns=before_ns,
         after_ns=after_ns,
         lowest_late_ns=float(robust.block_medians(after, _LATE_PARTS).min()),
-        superiority=robust.superiority(
-            robust.block_medians(before, _BLOCKS), robust.block_medians(after, _BLOCKS)
-        ),
+        superiority=_superiority(points.step_ns, at),
+        share_superiority=_superiority(points.phases[phase] / np.maximum(points.step_ns, 1.0), at),
         phase=phase,
         phase_growth_ns=growth[phase],
         other_growth_ns=(after_ns - before_ns) - growth[phase],
         other_before_ns=before_ns - robust.median(points.phases[phase][:at]),
+    )
+
+
+def _superiority(values: NDArray[np.float64], at: int) -> float:
+    return robust.superiority(
+        robust.block_medians(values[:at], _BLOCKS), robust.block_medians(values[at:], _BLOCKS)
     )
 
 

@@ -16,6 +16,8 @@ from traceml_ai.stats.periodicity import MIN_EVENTS, Period, find_period
 _EXCESS_PART, _EXCESS_SIGMAS, _EXCESS_NS = 0.5, 6.0, 1e6
 # Only stalls of the size of the large ones count: small hiccups of the machine blur the period.
 _LARGEST, _PART_OF_LARGEST = 5, 0.3
+# A stall is of one kind with the others when half of it lies in the same place.
+_ALIKE_PART = 0.5
 # A quarter of all steps is not a stall any more but how the loop works.
 _MOST_OF_STEPS = 0.25
 # What lies behind a stall: half of its time in garbage collection, most of them starting an epoch.
@@ -67,10 +69,12 @@ def find_stalls(rows: Rows) -> Stalls | None:
     found = int(stalled.sum())
     if found < MIN_EVENTS or found > _MOST_OF_STEPS * len(rows):
         return None
-    return _describe(rows, stalled, excess[stalled], ordinary)
+    return _describe(rows, stalled, excess, ordinary)
 
 
 def _describe(rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64], ordinary: float) -> Stalls:
+    stalled = _alike(rows, stalled, excess)
+    excess = excess[stalled]
     hit, rest = rows[stalled], rows[~stalled]
     place, in_place = _place(hit, rest)
     mean = float(excess.mean())
@@ -89,6 +93,15 @@ def _describe(rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64
         last_step=int(hit[-1, EXT["step"]]),
         each_excess_ns=excess,
     )
+
+
+def _alike(rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Keep the stalls that lie where most of them do: the others are hiccups of a busy machine."""
+    place, _ = _place(rows[stalled], rows[~stalled])
+    name = _PLACES[place]
+    in_place = column(rows, name) - robust.median(column(rows[~stalled], name))
+    alike = stalled & (in_place >= _ALIKE_PART * excess)
+    return alike if alike.sum() >= MIN_EVENTS else stalled
 
 
 def _place(hit: Rows, rest: Rows) -> tuple[str, float]:

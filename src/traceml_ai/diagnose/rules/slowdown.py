@@ -14,7 +14,8 @@ KIND = "SLOWDOWN"
 RATIO = 1.2
 # It lasts: every third of the time after it is slower than all that.
 LATE_RATIO = 1.1
-# Nearly every stretch after is slower than nearly every stretch before.
+# Nearly every stretch after is slower than nearly every stretch before, or, of a phase that grew alone,
+# takes more of the step: bursts of other programs on the machine hide the first but not the second.
 SUPERIORITY = 0.9
 # When every phase grows alike it is the machine, and other programs easily take half of a small one.
 RATIO_ALL_ALIKE = 2.0
@@ -30,12 +31,13 @@ def meets_conditions(signals: Signals) -> bool:
     drift = signals.drift
     if drift is None or not signals.enough_steps or drift.before_ns <= 0:
         return False
-    ratio = drift.after_ns / drift.before_ns
+    one = one_phase_grew(drift)
+    superiority = max(drift.superiority, drift.share_superiority if one else 0.0)
     return (
-        ratio >= (RATIO if one_phase_grew(drift) else RATIO_ALL_ALIKE)
+        drift.after_ns / drift.before_ns >= (RATIO if one else RATIO_ALL_ALIKE)
         and drift.after_ns - drift.before_ns >= LEAST_GROWTH_NS
         and drift.lowest_late_ns >= LATE_RATIO * drift.before_ns
-        and drift.superiority >= SUPERIORITY
+        and superiority >= SUPERIORITY
     )
 
 
