@@ -2,7 +2,8 @@
 
 A script says in its first lines what is true of it::
 
-    # label: KIND [KIND ...]     the verdict: one of these is primary (with a section before it: that section's)
+    # label: KIND [KIND ...]     the verdict: one of these is primary
+    # label: process KIND        the same of one section
     # severity: info             the label may be no alarm, and nothing else may be one
     # phase: NAME                the labelled finding's phase
     # process: NAME              its process
@@ -103,9 +104,11 @@ def test_a_script_gets_the_verdict_that_is_true_of_it(script: Path, tmp_path: Pa
     allowed = label.also | (set() if label.calm else {primary.kind})
     assert alarms <= allowed, shown(summary)
     assert not label.never & {f.kind for f in summary.findings}, shown(summary)
-    sections = {name: getattr(summary, name) for name in ("run", "step_time", "time", "process", "throughput")}
+    sections = {
+        name: getattr(summary, name) for name in ("run", "step_time", "time", "process", "throughput")
+    }
     for check in label.checks:
-        assert eval(check, {"primary": primary, **sections}), f"{check}\n{shown(summary)}"  # noqa: S307
+        assert eval(check, {"primary": primary, **sections}), f"{check}\n{shown(summary)}"
 
 
 def test_the_labelled_scripts_cover_the_kinds_that_one_process_can_show() -> None:

@@ -1,7 +1,8 @@
 # label: COMPUTE_BOUND
 # check: run.steps == 120
-import traceml_ai as traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml_ai as traceml
 
 traceml.init(mode="auto")
 model = mlp(width=768)

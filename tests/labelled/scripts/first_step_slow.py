@@ -5,8 +5,9 @@
 # Five seconds of preparing in the first step.
 import time
 
-import traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp(width=512)

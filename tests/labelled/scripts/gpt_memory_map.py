@@ -17,7 +17,7 @@ context, batch_size, accumulate = 64, 8, 2
 eval_every, eval_batches, iterations = 30, 4, 60
 vocabulary, width, heads, layers = 96, 96, 4, 3
 
-distributed = int(os.environ.get("RANK", -1)) != -1
+distributed = int(os.environ.get("RANK", "-1")) != -1
 if distributed:
     torch.distributed.init_process_group("nccl")
 torch.manual_seed(1337)
@@ -39,8 +39,14 @@ def get_batch(split):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.before, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.before, self.qkv, self.out = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+        )
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         shape = (*x.shape[:2], heads, width // heads)
@@ -94,7 +100,11 @@ while True:
         losses = estimate_loss()
         if losses["val"] < best and iteration > 0:
             best = losses["val"]
-            checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "iteration": iteration}
+            checkpoint = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "iteration": iteration,
+            }
             torch.save(checkpoint, os.path.join(out_dir, "ckpt.pt"))
     for _ in range(accumulate):
         _, loss = model(x, y)

@@ -1,8 +1,9 @@
 # label: INPUT_BOUND
 # phase: input_wait
 import torch
-import traceml
 from _parts import batches, mlp, sgd, spin, update
+
+import traceml
 
 
 def collate(items):

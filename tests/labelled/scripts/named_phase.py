@@ -1,8 +1,9 @@
 # label: BALANCED
 # check: step_time.phases["augment"].share_pct > 30
 # What the user named is not residual.
-import traceml
 from _parts import batches, mlp, sgd, spin, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp()

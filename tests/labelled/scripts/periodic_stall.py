@@ -3,8 +3,9 @@
 # check: primary.evidence["period_steps"] == 20
 import time
 
-import traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp()

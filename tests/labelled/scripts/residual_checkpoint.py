@@ -4,8 +4,9 @@ import io
 import time
 
 import torch
-import traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp()

@@ -2,8 +2,9 @@
 # check: primary.evidence["validation_ms"] > 0.5 * primary.evidence["residual_ms"]
 # An evaluation inside the marked step.
 import torch
-import traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp()

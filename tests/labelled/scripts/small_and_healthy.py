@@ -1,8 +1,9 @@
 # label: COMPUTE_BOUND BALANCED INCOMPLETE_DATA RESIDUAL_HEAVY INPUT_BOUND
 # severity: info
 # About half a millisecond a step: shares may be named, nobody is alarmed.
-import traceml
 from _parts import batches, mlp, sgd, update
+
+import traceml
 
 traceml.init(mode="auto")
 model = mlp(width=64, depth=4, features=32)

@@ -11,5 +11,5 @@ for x, y in batches(150):
     functional.cross_entropy(model(x), y).backward()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter -= 1e-3 * parameter.grad
+            parameter.sub_(1e-3 * parameter.grad)
             parameter.grad = None
