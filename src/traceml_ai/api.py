@@ -24,15 +24,12 @@ from traceml_ai.probe.columns import (
     FETCHED,
     FORWARD,
     H2D,
-    OPENED,
     OPTIMIZER,
-    UPDATED,
     USER_0,
 )
 from traceml_ai.probe.session import Session, Which
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
-from traceml_ai.schema.step import RAW
 
 __all__ = ["final_summary", "init", "phase", "summary", "trace_step", "wrap_dataloader_fetch"]
 
@@ -41,8 +38,6 @@ Item = TypeVar("Item")
 _MODES = ("auto", "manual", "selective")
 _PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimizer")
 _STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
-
-OPEN = RAW["open"]
 
 _configured: tuple[str, Which] | None = None
 
@@ -150,21 +145,16 @@ class trace_step:  # noqa: N801 - used like a function
     def __enter__(self) -> trace_step:
         session = sessions.current or _session()
         st = _active(session)
-        if session is None or st is None or st.stage >= OPENED or (st.marked and st.window):
-            return self
-        if st.stage == FETCHED and id(self._model) in st.targets:
-            st.raw[OPEN] = st.clock()
-            st.stage = OPENED
-            self._st = st
+        if session is None or st is None:
             return self
         try:
-            if self._model is not None and id(self._model) not in st.targets and session.which.forward:
+            known = id(self._model) in st.targets
+            if not known and self._model is not None and session.which.forward:
                 session.measure_model(self._model)
-            st.open_marked()
+            if st.begin_marked(known=known):
+                self._st = st
         except Exception as error:  # noqa: BLE001 - ours must not become the user's
             st.fail("step", error)
-            return self
-        self._st = st
         return self
 
     def __exit__(
@@ -177,12 +167,7 @@ class trace_step:  # noqa: N801 - used like a function
         if st is None or st.ident == -1:
             return
         try:
-            if st.stage == UPDATED and kind is None:
-                st.close_plain(st.clock())
-            elif kind is None:
-                st.close_marked()
-            else:
-                st.abort()
+            st.end_marked(failed=kind is not None)
         except Exception as ours:  # noqa: BLE001
             st.fail("step", ours)
 

@@ -26,8 +26,9 @@ from traceml_ai.schema.summary import Summary, encode
 from traceml_ai.spool.runfolder import SUMMARY_FILE, Manifest
 
 MIN_PAUSE_S = 0.05
-PAUSE_PER_ELAPSED = 1 / 20
-"""A short run gets samples every 50 ms; by 20 s into the run there is one a second."""
+PAUSE_PER_ELAPSED = 1 / 60
+"""A short run gets samples every 50 ms; by a minute into the run there is one a second. Memory
+that grows in the allocator's steps of 4 MB needs some hundred samples to be told from noise."""
 
 FIRST_SUMMARY_S = 1.0
 SUMMARY_EVERY_S = 5.0

@@ -52,6 +52,7 @@ from traceml_ai.probe.columns import (
     SPLIT_AFTER_STEPS,
     TAIL,
     TAIL_BIT,
+    TRAIN,
     UNKNOWN,
     UPDATES,
     VALIDATION,
@@ -338,6 +339,8 @@ class Books:
     def close(self, now: int) -> None:
         """Write the record of the step that ends now."""
         acc = self.acc
+        if self.pending is not None:
+            self.trains(self.pending)
         if not self.step:
             self._before_first()
         acc[CLOSE] = now
@@ -372,6 +375,16 @@ class Books:
         if self.stage != GENERAL:  # a chore may have turned us off
             self.stage = IDLE
 
+    def trains(self, iteration: Iteration) -> None:
+        """A step followed the pending fetch: this loader is training input."""
+        iteration.role = TRAIN
+        if iteration is self.iteration:
+            self.train_iterator = self.iterator
+        self.pending = self.snapshot = None
+        loader, iteration.loader = iteration.loader, None
+        if loader is not None and self.on_loader is not None:
+            self.on_loader(loader)
+
     def _before_first(self) -> None:
         """The first step closes: open the log, and leave to start-up what is not the loop's."""
         self.log = self.open_log()
@@ -381,13 +394,17 @@ class Books:
 
     def merge_into_last(self, now: int) -> None:
         """The step went on: what lay between is inside it after all."""
+        if self.pending is not None:
+            self.trains(self.pending)
         last, acc = self.newest(), self.acc
         for column in EXCLUSIVE:
             last[column] += acc[column]
         last[RESIDUAL] += acc[BETWEEN]
         last[BETWEEN] -= acc[BETWEEN]
-        for column in (GC_INSIDE, GC_COUNT, MICROBATCHES, UPDATES, BOUNDARIES):
+        for column in (GC_INSIDE, GC_COUNT, UPDATES, BOUNDARIES):
             last[column] += acc[column]
+        if not last[FETCHES]:  # else it is still the same batch
+            last[MICROBATCHES] += acc[MICROBATCHES]
         last[FLAGS] |= acc[FLAGS]
         last[CLOSE] = now
         if self.log is not None:

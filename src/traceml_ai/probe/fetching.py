@@ -91,16 +91,6 @@ class Fetching(Books):
             self.snapshot = self.acc[:]
             self.snapshot_window = self.window
 
-    def trains(self, iteration: Iteration) -> None:
-        """A step followed the pending fetch: this loader is training input."""
-        iteration.role = TRAIN
-        if iteration is self.iteration:
-            self.train_iterator = self.iterator
-        self.pending = self.snapshot = None
-        loader, iteration.loader = iteration.loader, None
-        if loader is not None and self.on_loader is not None:
-            self.on_loader(loader)
-
     def not_training(self, column: int) -> None:
         """Move everything since the pending fetch to ``column``: it was no training."""
         snapshot = self.snapshot

@@ -11,6 +11,7 @@ from traceml_ai.probe.columns import (
     BOUNDARIES,
     CAUSES,
     CHECKPOINT,
+    FETCHED,
     FORWARD,
     GC_BETWEEN,
     GC_COUNT,
@@ -19,12 +20,14 @@ from traceml_ai.probe.columns import (
     H2D,
     MICROBATCHES,
     OPEN,
+    OPENED,
     OPTIMIZER,
     OWN,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
     RESIDUAL_VALIDATION,
     TAIL,
+    UPDATED,
     UPDATES,
     USER,
     VALIDATION,
@@ -32,6 +35,7 @@ from traceml_ai.probe.columns import (
 )
 from traceml_ai.probe.computing import Computing
 from traceml_ai.probe.safety import safely
+from traceml_ai.schema.step import RAW
 
 
 class StepState(Computing):
@@ -42,6 +46,30 @@ class StepState(Computing):
     def __reduce__(self) -> tuple[Any, ...]:
         # A class that was patched may be pickled by value; what travels is inert and builtin.
         return (types.SimpleNamespace, (), {"stage": GENERAL, "ident": -1, "no_forward": True})
+
+    def begin_marked(self, *, known: bool) -> bool:
+        """`trace_step` was entered; False when it is nested in another and does nothing.
+
+        Args:
+            known: Whether the step's model is measured already.
+        """
+        if self.stage == FETCHED and known:
+            self.raw[RAW["open"]] = self.clock()
+            self.stage = OPENED
+            return True
+        if self.stage >= OPENED or (self.marked and self.window):
+            return False
+        self.open_marked()
+        return True
+
+    def end_marked(self, *, failed: bool) -> None:
+        """`trace_step` was left."""
+        if failed:
+            self.abort()
+        elif self.stage == UPDATED:
+            self.close_plain(self.clock())
+        else:
+            self.close_marked()
 
     def open_marked(self) -> None:
         """`trace_step` was entered."""

@@ -73,6 +73,7 @@ COLUMNS: tuple[str, ...] = (
     "observed",
 )
 HOT_COLUMNS = 15
+FLAGS_COLUMN = 14
 INDEX: dict[str, int] = {name: i for i, name in enumerate(COLUMNS)}
 N_COLUMNS = len(COLUMNS)
 RECORD_BYTES = 8 * N_COLUMNS

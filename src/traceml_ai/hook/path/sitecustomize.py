@@ -21,10 +21,13 @@ def _run_users() -> None:
     from importlib import util
 
     ours = sys.modules.pop("sitecustomize")
-    spec = util.find_spec("sitecustomize")
+    try:
+        spec = util.find_spec("sitecustomize")
+    finally:
+        sys.modules["sitecustomize"] = ours  # a failing import takes itself out, and must be there
     if spec is None or spec.loader is None:
-        sys.modules["sitecustomize"] = ours  # the import of ours must find itself when it ends
-        return
+        # What `site` would have got without us; it says nothing, and no module of ours stays behind.
+        raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
     module = util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

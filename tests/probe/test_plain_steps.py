@@ -1,0 +1,155 @@
+"""The fast path of plain steps keeps the same books as the general one, whatever the program does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe.stage import Iteration, Stage
+
+
+class _Program:
+    """One random program on one stage; every event may come at any time."""
+
+    def __init__(self, *, plain: bool, marked: bool) -> None:
+        self.stage = Stage(plain=plain)
+        self.marked = marked
+        self.is_open = False
+        self.train = self.stage.iterate("train", us=3)
+        self.held_out = self.stage.iterate("held out")
+        self.events: dict[str, Callable[[], None]] = {
+            "ordinary": self.ordinary,
+            "fetch": lambda: self.stage.fetch(self.train, 11),
+            "forward": lambda: self.stage.forward(21),
+            "backward": lambda: self.stage.backward(41),
+            "step": lambda: self.stage.step(6),
+            "open": self.open,
+            "close": self.close,
+            "spend": lambda: self.stage.spend(2),
+            "save": lambda: self.stage.save(31),
+            "evaluate": self.evaluate,
+            "collect": self.collect,
+            "epoch": self.epoch,
+            "nested forward": lambda: self.stage.forward(0, body=lambda: self.stage.forward(9)),
+            "grad in forward": lambda: self.stage.forward(0, body=lambda: self.stage.backward(8)),
+            "recompute": lambda: self.stage.backward(0, body=lambda: self.stage.forward(7)),
+            "closure": lambda: self.stage.step(0, body=self.closure),
+            "collect in forward": lambda: self.stage.forward(0, body=self.collect),
+            "failing forward": lambda: self.fail(lambda body: self.stage.forward(0, body=body)),
+            "failing backward": lambda: self.fail(lambda body: self.stage.backward(0, body=body)),
+            "failing step": lambda: self.fail(lambda body: self.stage.step(0, body=body)),
+            "skipped": lambda: self.stage.scaled_step(5, skip=True),
+            "other thread": self.other_thread,
+        }
+
+    def run(self, names: list[str]) -> list[dict[str, int]]:
+        for _ in range(25):
+            self.ordinary()
+        for name in names:
+            self.events[name]()
+        self.ordinary()
+        return self.stage.records()
+
+    def ordinary(self) -> None:
+        self.stage.fetch(self.train, 10)
+        self.open()
+        self.stage.forward(20)
+        self.stage.backward(40)
+        self.stage.step(5)
+        self.close()
+        self.stage.spend(1)
+
+    def open(self) -> None:
+        if self.marked and self.stage.st.begin_marked(known=True):
+            self.is_open = True
+
+    def close(self) -> None:
+        if self.marked and self.is_open:
+            self.is_open = False
+            self.stage.st.end_marked(failed=False)
+
+    def evaluate(self) -> None:
+        with self.stage.evaluating():
+            self.stage.fetch(self.held_out, 13)
+            self.stage.forward(17)
+
+    def collect(self) -> None:
+        self.stage.st.gc_start()
+        self.stage.spend(19)
+        self.stage.st.gc_stop()
+
+    def epoch(self) -> None:
+        self.stage.end(self.train, us=1)
+        self.train = self.stage.iterate("train", us=3)
+
+    def closure(self) -> None:
+        self.stage.forward(20)
+        self.stage.backward(40)
+
+    def fail(self, call: Callable[[Callable[[], None]], None]) -> None:
+        def body() -> None:
+            self.stage.spend(4)
+            raise ArithmeticError
+
+        try:
+            call(body)
+        except ArithmeticError:
+            if self.marked and self.is_open:
+                self.is_open = False
+                self.stage.st.end_marked(failed=True)
+
+    def other_thread(self) -> None:
+        self.stage.thread = 99
+        self.stage.fetch(self.train, 5)
+        self.stage.forward(5)
+        self.stage.thread = 7
+
+
+_EVENTS = sorted(_Program(plain=True, marked=False).events)
+
+
+def _without_counts_of_ours(records: list[dict[str, int]]) -> list[dict[str, int]]:
+    return [{k: v for k, v in r.items() if k != "boundaries"} for r in records]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(_EVENTS), max_size=14), st.booleans())
+def test_the_fast_path_keeps_the_same_books(names: list[str], marked: bool) -> None:
+    plain = _Program(plain=True, marked=marked).run(names)
+    general = _Program(plain=False, marked=marked).run(names)
+    assert _without_counts_of_ours(plain) == _without_counts_of_ours(general)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(_EVENTS), max_size=14), st.booleans(), st.booleans())
+def test_no_time_is_lost_or_counted_twice(
+    names: list[str],
+    plain: bool,
+    marked: bool,
+) -> None:
+    program = _Program(plain=plain, marked=marked)
+    records = program.run(names)
+    ends = [record["close_ns"] // 1000 for record in records]
+    for previous, end, record in zip(ends, ends[1:], records[1:], strict=False):
+        assert sum(_exclusive(record)) == end - previous
+        assert min(_exclusive(record)) >= 0
+
+
+def _exclusive(record: dict[str, int]) -> list[int]:
+    from traceml_ai.schema.step import EXCLUSIVE_COLUMNS
+
+    return [record[name.removesuffix("_ns")] for name in EXCLUSIVE_COLUMNS]
+
+
+def test_plain_steps_are_really_written_as_time_stamps() -> None:
+    from traceml_ai.probe.columns import RAW_BIT
+    from traceml_ai.schema.step import FLAGS_COLUMN
+
+    stage = Stage()
+    batches: Iteration = stage.iterate(object())
+    stage.warm(batches, 40)
+    written = [bool(record[FLAGS_COLUMN] & RAW_BIT) for record in stage.log.records]
+    assert written.count(True) >= 15
+    assert not any(written[:20])
