@@ -10,7 +10,15 @@ import pytest
 
 from traceml_ai.collect.files import Files
 from traceml_ai.collect.notes import Notes
-from traceml_ai.collect.sampler import PSS_BUDGET, PSS_EVERY_S, Counters, HostCounters, Processes, Sampler
+from traceml_ai.collect.sampler import (
+    PSS_BUDGET,
+    PSS_EVERY_S,
+    PSS_PER_ELAPSED,
+    Counters,
+    HostCounters,
+    Processes,
+    Sampler,
+)
 
 MIB = 1 << 20
 
@@ -119,12 +127,23 @@ def test_without_workers_their_memory_is_not_zero_but_absent(bench: Bench) -> No
 
 
 def test_the_workers_memory_is_read_every_few_seconds(bench: Bench) -> None:
+    bench.clock.forward(PSS_EVERY_S / PSS_PER_ELAPSED)
     read = []
     for _ in range(12):
         read += [sample.workers_pss_bytes is not None for sample in bench.sampler.sample([1])]
         bench.clock.forward(1)
 
     assert read == [at % PSS_EVERY_S == 0 for at in range(12)]
+
+
+def test_the_workers_memory_is_read_more_often_in_a_short_run(bench: Bench) -> None:
+    read = 0
+    for _ in range(100):
+        bench.clock.forward(0.1)
+        (sample,) = bench.sampler.sample([1])
+        read += sample.workers_pss_bytes is not None
+
+    assert 16 <= read < 80
 
 
 def test_memory_that_is_costly_to_read_is_read_more_rarely(bench: Bench) -> None:

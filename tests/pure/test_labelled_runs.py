@@ -456,6 +456,19 @@ def test_full_collections_of_a_large_heap_are_gc_pauses() -> None:
     assert "PERIODIC_STALL" not in kinds(summary)
 
 
+def test_collections_after_the_step_are_gc_pauses_and_not_also_time_outside() -> None:
+    summary = summary_of(Run().steps(300, between_gc=every(300, 2, 40.0)))
+    assert summary.diagnosis.kind == "GC_PAUSES"
+    assert "OUTSIDE_HEAVY" not in kinds(summary)
+    assert "0 collections" not in summary.diagnosis.why
+
+
+def test_time_outside_that_collections_do_not_explain_stays() -> None:
+    summary = summary_of(Run().steps(300, between_gc=every(300, 2, 10.0), between_validation=8))
+    assert {"GC_PAUSES", "OUTSIDE_HEAVY"} <= set(kinds(summary))
+    assert the(summary, "OUTSIDE_HEAVY").evidence["explained_elsewhere_s"] == pytest.approx(1.5, rel=0.1)
+
+
 def test_young_collections_are_no_finding() -> None:
     run = Run().steps(300, gc=0.2, counts={"gc_collections": 1})
     assert "GC_PAUSES" not in kinds(summary_of(run))

@@ -14,7 +14,9 @@ from traceml_ai.collect.notes import Notes
 from traceml_ai.schema.samples import HostSample
 
 PSS_EVERY_S = 5.0
-PSS_BUDGET = 0.005
+PSS_PER_ELAPSED = 1 / 20
+"""A short run gets more of them: sixteen tell a leak from a cache that fills."""
+PSS_BUDGET = 0.01
 """Share of time for reading PSS: the kernel walks the page tables of every worker for it."""
 
 HOST_EVERY_S = 0.2
@@ -99,6 +101,7 @@ class Sampler:
         self._notes = notes
         self._clock = clock
         self._family = family
+        self._begun_ns = clock()
         self._pss_due_ns = 0
         self._host_due_ns = clock() + round(HOST_EVERY_S * 1e9)
         self._pss_works = True
@@ -154,7 +157,8 @@ class Sampler:
         if total is None:
             total = _unshared(workers)
         cost_s = (self._clock() - begin) / 1e9
-        self._pss_due_ns = begin + round(max(PSS_EVERY_S, cost_s / PSS_BUDGET) * 1e9)
+        every_s = min(PSS_EVERY_S, PSS_PER_ELAPSED * (begin - self._begun_ns) / 1e9)
+        self._pss_due_ns = begin + round(max(every_s, cost_s / PSS_BUDGET) * 1e9)
         return total
 
     def _pss(self, workers: dict[int, Counters]) -> int | None:

@@ -122,10 +122,17 @@ def _unexplained(signals: Signals, general: Finding, specific: list[Finding]) ->
     )
 
 
+# Findings whose seconds lie in several phases say in their evidence how many lie where.
+_CLAIMS: dict[str, dict[str | None, str]] = {
+    epoch_start_stall.KIND: {"input_wait": "input_wait_s", "between_steps": "loader_s"},
+    gc_pauses.KIND: {"between_steps": "between_s"},
+}
+
+
 def _claim(finding: Finding, phase: str | None) -> float:
     """Return how many of a phase's seconds a specific finding explains."""
-    if finding.kind == epoch_start_stall.KIND:
-        key = {"input_wait": "input_wait_s", "between_steps": "loader_s"}.get(phase or "")
+    if finding.kind in _CLAIMS:
+        key = _CLAIMS[finding.kind].get(phase)
         value = finding.evidence.get(key, 0.0) if key else 0.0
         return float(value) if isinstance(value, float) else 0.0
     return (finding.saved_s or 0.0) if finding.scope.phase == phase else 0.0

@@ -206,6 +206,7 @@ def _collections(steady: Steady) -> Collections | None:
     return Collections(
         steady.total_ns("gc_collections"),
         steady.total_ns("gc_ns") + steady.total_ns("between_gc_ns"),
+        steady.total_ns("between_gc_ns"),
         int(pauses.max(initial=0)),
     )
 

@@ -69,8 +69,9 @@ class EpochStarts(NamedTuple):
 class Collections(NamedTuple):
     """Garbage collection in the steady steps."""
 
-    collections: int
+    collections: int  # inside steps; those between them are not counted
     total_ns: int  # inside steps and between them
+    between_ns: int
     longest_ns: int  # longest sum in one of the recent steps
 
 

@@ -1,4 +1,5 @@
 # label: EPOCH_START_STALL
+# also: INPUT_BOUND
 # Epochs of ten steps, and two workers that start anew for each.
 from _parts import batches, mlp, sgd, update
 

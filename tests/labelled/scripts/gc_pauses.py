@@ -6,7 +6,7 @@ from _parts import batches, mlp, sgd, update
 
 model = mlp()
 optimizer = sgd(model)
-index = [{"path": [i], "label": [i % 10]} for i in range(100_000)]
+index = [{"path": [i], "label": [i % 10]} for i in range(20_000)]
 for i, (x, y) in enumerate(batches(100)):
     update(model, optimizer, x, y)
     if i % 2:

@@ -1,6 +1,8 @@
 # label: process MEMORY_CREEP
 # process: loader workers
 # also: INPUT_BOUND
+import time
+
 import torch
 from _parts import mlp, sgd, update
 
@@ -12,10 +14,11 @@ class Remembering(torch.utils.data.Dataset):
         self.decoded = {}
 
     def __len__(self):
-        return 500 * 16
+        return 350 * 16
 
     def __getitem__(self, index):
-        self.decoded[index] = torch.randn(8192)
+        time.sleep(0.0015)
+        self.decoded[index] = torch.randn(16384)
         return self.decoded[index][:64].clone(), index % 10
 
 

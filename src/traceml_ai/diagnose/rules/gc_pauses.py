@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import Saving, cost_of, estimate, severity_of
-from traceml_ai.diagnose.signals import Signals
+from traceml_ai.diagnose.signals import Collections, Signals
 from traceml_ai.schema.summary import Finding, Scope
 
 KIND = "GC_PAUSES"
@@ -36,14 +36,14 @@ def finding(signals: Signals) -> Finding:
         section="step_time",
         scope=Scope(),
         why=f"Garbage collection takes {words.percent(cost.share)} of the loop's time "
-        f"({words.plural(found.collections, 'collection')}, {words.seconds(found.total_ns)}, the longest "
-        f"{words.ms(found.longest_ns)}).",
+        f"({_how_many(found)}{words.seconds(found.total_ns)}, the longest {words.ms(found.longest_ns)}).",
         next="After building model and data call gc.collect() and gc.freeze(), and raise "
         "gc.set_threshold(); keep "
         "large collections of Python objects in arrays.",
         evidence={
-            "collections": found.collections,
+            "collections": None if found.between_ns else found.collections,
             "total_s": found.total_ns / 1e9,
+            "between_s": found.between_ns / 1e9,
             "longest_ms": found.longest_ns / 1e6,
         },
         estimate=estimate(
@@ -54,3 +54,7 @@ def finding(signals: Signals) -> Finding:
         cost_ms_per_step=per_step / 1e6,
         saved_s=cost.saved_s,
     )
+
+
+def _how_many(found: Collections) -> str:
+    return "" if found.between_ns else f"{words.plural(found.collections, 'collection')}, "
