@@ -16,6 +16,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from traceml_ai.probe.columns import (
+    ALLOCATED,
     BACKWARD,
     BACKWARDED,
     BETWEEN,
@@ -46,6 +47,7 @@ from traceml_ai.probe.columns import (
     OWN,
     RAW_BIT,
     RAW_MARKED_BIT,
+    RESERVED,
     RESIDUAL,
     RESIDUAL_VALIDATION,
     SAMPLES,
@@ -59,8 +61,11 @@ from traceml_ai.probe.columns import (
     ZERO,
     ZERO_HOT,
 )
+from traceml_ai.probe.device import DeviceTimer
 from traceml_ai.probe.updates import Watch
 from traceml_ai.schema.step import HOT_COLUMNS, INDEX, RAW, decode_raw
+
+_MEMORY_EVERY = 8
 
 
 class Log(Protocol):
@@ -115,6 +120,7 @@ class Books:
         "chore",
         "clock",
         "cur",
+        "device",
         "fetched",
         "fresh_batch",
         "gc_before",
@@ -131,6 +137,7 @@ class Books:
         "log",
         "mark",
         "marked",
+        "memory",
         "next_chore",
         "no_forward",
         "on_fail",
@@ -216,6 +223,8 @@ class Books:
         self.on_fail: Callable[[str, BaseException], None] | None = None
         self.watches: dict[int, Watch] = {}
         self.versioned: dict[int, Any] = {}  # id of an optimizer -> weak reference to a parameter
+        self.device: DeviceTimer | None = None
+        self.memory: Callable[[], tuple[int, int]] | None = None
         self.stage = GENERAL
         self.raw = [0] * HOT_COLUMNS
         self.plain_optimizer = 0  # id of the one optimizer that ends plain steps
@@ -235,6 +244,14 @@ class Books:
         acc[column] += acc[TAIL]
         acc[TAIL] = 0
         self.cur = self.base()
+
+    def open_window(self, now: int) -> None:
+        """An inferred or marked step begins."""
+        self.window = True
+        self.acc[OPEN] = now
+        self.cur = RESIDUAL
+        if self.device is not None:
+            self.device.open()
 
     def base(self) -> int:
         """The column of unattributed time: inside the window or between steps."""
@@ -331,6 +348,8 @@ class Books:
         one_each = self.repeats == 0 and self.single >= SPLIT_AFTER_STEPS
         if self.marked:
             one_each = self.step >= SPLIT_AFTER_STEPS
+        if self.device is not None:
+            return GENERAL
         plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
         return IDLE if plain else GENERAL
 
@@ -346,6 +365,8 @@ class Books:
         acc[CLOSE] = now
         if self.marked:
             acc[FLAGS] |= MARKED_BIT
+        if self.device is not None:
+            self._sample_memory()
         if self.rare:
             self.append(acc)
             acc[:] = ZERO
@@ -353,6 +374,8 @@ class Books:
         else:
             self.append_hot(acc[:HOT_COLUMNS])
             acc[:HOT_COLUMNS] = ZERO_HOT
+        if self.device is not None:
+            self.device.close(self.step)
         self.step += 1
         self.fetched = False
         if self.step >= self.next_chore:
@@ -385,6 +408,13 @@ class Books:
         if loader is not None and self.on_loader is not None:
             self.on_loader(loader)
 
+    def _sample_memory(self) -> None:
+        """Device memory at the end of every few steps: reading it costs more than a step's books."""
+        if self.memory is None or self.step % _MEMORY_EVERY:
+            return
+        self.acc[ALLOCATED], self.acc[RESERVED] = self.memory()
+        self.rare = True
+
     def _before_first(self) -> None:
         """The first step closes: open the log, and leave to start-up what is not the loop's."""
         self.log = self.open_log()
@@ -407,6 +437,8 @@ class Books:
             last[MICROBATCHES] += acc[MICROBATCHES]
         last[FLAGS] |= acc[FLAGS]
         last[CLOSE] = now
+        if self.device is not None:
+            self.device.merge()
         if self.log is not None:
             self.log.amend(last)
         self.reset()

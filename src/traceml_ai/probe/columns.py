@@ -37,6 +37,8 @@ FLAGS = INDEX["flags"]
 BOUNDARIES = INDEX["boundaries"]
 USER_0 = INDEX["user_0_ns"]
 FETCHES = INDEX["fetches"]
+ALLOCATED = INDEX["peak_allocated_bytes"]
+RESERVED = INDEX["peak_reserved_bytes"]
 GLOBAL_STEP = INDEX["global_step"]
 
 # Time after an evaluating call that belongs to validation only if another such call follows. It

@@ -19,12 +19,12 @@ from traceml_ai.probe.columns import (
     FETCHES,
     FLAGS,
     FORWARD,
+    H2D,
     HAND_AFTER_BACKWARDS,
     IDLE,
     MARKED_BIT,
     MICROBATCHES,
     NO_OPTIMIZER_BIT,
-    OPEN,
     OPTIMIZER,
     RESIDUAL,
     SKIPPED_BIT,
@@ -48,6 +48,20 @@ class Computing(Fetching):
         if self.hand_open:
             self.end_hand_step()
         return self.enter(inside if self.window and self.marked else between)
+
+    def enter_h2d(self) -> int:
+        """A copy to the device begins."""
+        before = self.enter(H2D if self.window else self.base())
+        if self.device is not None and self.window:
+            self.device.begin(H2D)
+        return before
+
+    @safely
+    def leave_h2d(self, before: int) -> None:
+        """The copy was issued (its time on the device is the device clock's)."""
+        if self.device is not None and self.cur == H2D:
+            self.device.end()
+        self.leave(before)
 
     def enter_safely(self, inside: int, between: int) -> int:
         """`enter_cause`, whose errors turn measurement off instead of reaching the program."""
@@ -91,12 +105,13 @@ class Computing(Fetching):
             self.rare = True
             return before
         if not self.window and not self.marked:
-            self.window = True
-            acc[OPEN] = now
+            self.open_window(now)
             before = RESIDUAL
         if not acc[FETCHES]:
             self.fresh_batch = True
         self.cur = FORWARD if self.window else BETWEEN
+        if self.device is not None and self.window:
+            self.device.begin(FORWARD)
         return before
 
     def leave_forward(self, before: int) -> None:
@@ -107,6 +122,8 @@ class Computing(Fetching):
         acc[cur] += now - self.mark
         self.mark = now
         self.no_forward = False
+        if self.device is not None and cur == FORWARD:
+            self.device.end()
         self.cur = before if cur in (FORWARD, BETWEEN) else TAIL
 
     def enter_backward(self) -> int:
@@ -127,12 +144,13 @@ class Computing(Fetching):
             self.end_hand_step()
         if not self.window and not self.marked:
             # No batch and no model call was seen: the loop's own code made the loss.
-            self.window = self.fresh_batch = True
-            acc[OPEN] = now
-            self.cur = RESIDUAL
+            self.fresh_batch = True
+            self.open_window(now)
         before = self.cur
         if self.window:
             self.cur = BACKWARD
+            if self.device is not None:
+                self.device.begin(BACKWARD)
         return before
 
     def leave_backward(self, before: int, *, was_forward: bool) -> None:
@@ -146,6 +164,8 @@ class Computing(Fetching):
         self.cur = before
         if not self.window:
             return
+        if self.device is not None:
+            self.device.end()
         self.backwards += 1
         if self.fresh_batch:
             acc[MICROBATCHES] += 1
@@ -170,10 +190,10 @@ class Computing(Fetching):
         if self.cur == TAIL:
             self.leave_tail(self.base())
         if not self.window and not self.marked:
-            self.window = True
-            self.acc[OPEN] = now
-            self.cur = RESIDUAL
+            self.open_window(now)
         before = self.cur
+        if self.device is not None:
+            self.device.begin(OPTIMIZER)
         self.in_optimizer = True
         self.took_effect = False
         self.cur = OPTIMIZER
@@ -186,6 +206,8 @@ class Computing(Fetching):
         acc[OPTIMIZER] += now - self.mark
         self.mark = now
         self.in_optimizer = False
+        if self.device is not None:
+            self.device.end()
         self.cur = before
         effect = self.took_effect
         if effect:

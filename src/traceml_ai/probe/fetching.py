@@ -21,7 +21,6 @@ from traceml_ai.probe.columns import (
     INPUT,
     LOADER,
     MAX_ITERATIONS,
-    OPEN,
     RESIDUAL,
     SAMPLES,
     TAIL,
@@ -131,8 +130,7 @@ class Fetching(Books):
             self.cur = before
             return
         if not self.window:
-            self.window = True
-            acc[OPEN] = now
+            self.open_window(now)
         self.cur = RESIDUAL
 
     @safely

@@ -344,6 +344,36 @@ def timed_scaler_step(st: StepState, inner: Wrapped, get_ident: Callable[[], int
     return step
 
 
+def timed_to(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:
+    """Time ``Tensor.to`` and ``Tensor.cuda``: copies from the host to a device, inside a step."""
+
+    @functools.wraps(inner)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if get_ident() != st.ident or st.cur != RESIDUAL or not self.is_cpu:
+            return inner(self, *args, **kwargs)
+        if inner.__name__ == "to" and not _names_device(args, kwargs):
+            return inner(self, *args, **kwargs)
+        try:
+            before = st.enter_h2d()
+        except Exception as error:  # noqa: BLE001
+            st.fail("h2d", error)
+            return inner(self, *args, **kwargs)
+        try:
+            return inner(self, *args, **kwargs)
+        finally:
+            st.leave_h2d(before)
+
+    return to
+
+
+def _names_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the arguments of ``Tensor.to`` name another device than the CPU."""
+    target = kwargs.get("device", args[0] if args else None)
+    target = getattr(target, "device", target)  # `to(other)`
+    kind = target if isinstance(target, str) else getattr(target, "type", None)
+    return isinstance(target, int) or (isinstance(kind, str) and not kind.startswith("cpu"))
+
+
 def timed_save(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:
     """Time ``torch.save``: writing a checkpoint."""
 

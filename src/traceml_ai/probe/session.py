@@ -14,13 +14,14 @@ import sys
 import weakref
 from _thread import get_ident
 from collections.abc import Callable
-from time import perf_counter_ns, time_ns
+from time import perf_counter_ns, sleep, time_ns
 from typing import Any, NamedTuple
 
 from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks
 from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
+from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
 from traceml_ai.probe.discover import children_of, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch
 from traceml_ai.probe.state import StepState
@@ -36,6 +37,7 @@ _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
 _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
 _CALIBRATION_CALLS = 400
+_LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
 
@@ -248,13 +250,27 @@ class Session:
 
     def _open_log(self) -> StepLogWriter:
         who = self._identity()
-        self.writer = StepLogWriter(self.spool, who)
+        events = accelerator_events(self.torch)
+        self.writer = StepLogWriter(self.spool, who, settles_later=events is not None)
+        if events is not None:
+            self._use_device(events)
         self.writer.put(layout.OWN_PAIR_NS, self.pair_ns)
         values = self.facts.values
         values["rank"] = None if who.rank < 0 else who.rank
         values["local_rank"] = None if who.local_rank < 0 else who.local_rank
         values["world_size"] = None if who.world_size < 0 else who.world_size
         return self.writer
+
+    def _use_device(self, events: Events) -> None:
+        """From the second step on the phases are timed on the device's clock too."""
+        writer = self.writer
+        if writer is None:
+            return
+        st, tensor = self.st, self.torch.Tensor
+        st.device = DeviceTimer(events, writer.patch, writer.settle)
+        st.memory = memory_reader(self.torch)
+        for name in ("to", "cuda"):
+            self.patches.set(tensor, name, timed.timed_to(st, getattr(tensor, name), get_ident))
 
     def _after_step(self, steps: int) -> int:
         """Rare chores after a closed step; returns the step count at which the next are due."""
@@ -318,6 +334,8 @@ class Session:
             st.aborted += 1
         if st.hand_open:
             st.end_hand_step()
+        if st.device is not None:
+            _read_back(st.device)
         if self.writer is not None:
             self.writer.put(layout.ABORTED, st.aborted)
             if st.ident != -1:
@@ -394,6 +412,14 @@ def calibrate(torch: Any) -> int:
         end = perf_counter_ns()
         costs.append((end - middle) - (middle - begin))
     return max(0, min(costs) // _CALIBRATION_CALLS)
+
+
+def _read_back(device: DeviceTimer) -> None:
+    """At exit: give the device a moment to finish the last steps. Polls, does not synchronise."""
+    for _ in range(_LAST_POLLS):
+        if device.finish():
+            return
+        sleep(_LAST_POLL_S)
 
 
 def _nothing() -> None:

@@ -19,7 +19,6 @@ from traceml_ai.probe.columns import (
     GENERAL,
     H2D,
     MICROBATCHES,
-    OPEN,
     OPENED,
     OPTIMIZER,
     OWN,
@@ -82,9 +81,7 @@ class StepState(Computing):
         if self.pending is not None:
             self.trains(self.pending)
         acc[BOUNDARIES] += 1
-        acc[OPEN] = now
-        self.window = True
-        self.cur = RESIDUAL
+        self.open_window(now)
 
     def _begin_marking(self) -> None:
         """From here on only marked steps count: what was inferred of this one is taken back."""
@@ -121,6 +118,8 @@ class StepState(Computing):
             acc[column] = value
         self.rare = True
         self.aborted += 1
+        if self.device is not None:
+            self.device.drop()
         self.backwards = 0
         self.pending = self.snapshot = None
         self.window = self.hand_open = self.fresh_batch = False
