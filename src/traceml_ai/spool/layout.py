@@ -16,6 +16,7 @@ MAGIC = b"TRACEML1"
 HEADER_BYTES = 4096
 LAYOUT_OFFSET = 1024
 RECORDS_PER_SEGMENT = 4096
+MAX_SEGMENTS = 160  # of one process; a collector that lives has deleted read ones long before
 
 # offset -> int64
 HEADER_SIZE = 8

@@ -206,6 +206,7 @@ class LogReader:
         blocks: list[Records] = []
         total = 0
         while total < _BLOCK_RECORDS:
+            self._skip_lost()
             header = self.header = _read_header(self._path(self._segment))
             block = _read_records(self._path(self._segment), self._cursor, _final_count(header, final=final))
             _complete(block, header.first_step + self._cursor, header.own_pair_ns)
@@ -215,6 +216,12 @@ class LogReader:
             if not self._advance(header):
                 break
         return np.concatenate(blocks)
+
+    def _skip_lost(self) -> None:
+        """Go on at the oldest segment that is still there, if the writer had to delete this one."""
+        if not self._path(self._segment).exists():
+            self._segment = self._first_segment()
+            self._cursor = 0
 
     def _advance(self, header: Header) -> bool:
         """Step to the next segment when this one is read to its end."""

@@ -6,6 +6,7 @@ segment is created, so a full disk is an error here and now, never a SIGBUS at s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -210,6 +211,14 @@ class StepLogWriter:
             self.settle(self.count)
         self.put(layout.CLOSED, 1)
 
+    def _forget_oldest(self) -> None:
+        """Bound the disk when nobody reads (any more): a quarter of a gigabyte, the newest steps."""
+        oldest = self._number + 1 - layout.MAX_SEGMENTS
+        if oldest >= 0:
+            path = os.path.join(self._folder, layout.segment_name(self._who.pid, oldest))
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
     def _rotate(self) -> bool:
         """Go on in a new segment; False when there is no room for one (tried once per record)."""
         try:
@@ -227,6 +236,7 @@ class StepLogWriter:
         for offset in (layout.ABORTED, layout.DROPPED, layout.OPEN_NS):
             following.map[offset : offset + 8] = self._segment.map[offset : offset + 8]
         self._segment.put(layout.NEXT_SEGMENT, 1)
+        self._forget_oldest()
         self._earlier = self._segment if self._settled_start >= 0 else None
         self._segment = following
         self._number += 1
