@@ -243,7 +243,7 @@ class _TimedIterator(Generic[Item]):
     def __next__(self) -> Item:
         session = sessions.current
         st = _active(session)
-        if st is None or st.in_fetch:
+        if st is None or st.in_fetch or st.framework:
             return next(self._inner)
         try:
             before = st.enter_fetch(self)

@@ -40,6 +40,7 @@ from traceml_ai.probe.columns import (
     INPUT,
     MARKED_BIT,
     MICROBATCHES,
+    NONE,
     OFF,
     OPEN,
     OPENED,
@@ -122,6 +123,7 @@ class Books:
         "cur",
         "device",
         "fetched",
+        "framework",
         "fresh_batch",
         "gc_before",
         "gc_since",
@@ -189,6 +191,7 @@ class Books:
         self.optimizers = 0  # optimizer objects that exist
         self.stopped = False
         # Where we are.
+        self.framework = NONE
         self.window = False
         self.marked = False
         self.hand_open = False

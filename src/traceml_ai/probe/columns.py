@@ -60,6 +60,11 @@ ZERO_HOT = [0] * HOT_COLUMNS
 
 UNKNOWN, TRAIN, EVAL = 0, 1, 2
 
+# `StepState.framework`: whose steps these are. NONE: a plain loop. OWNED: a trainer tells where its
+# steps begin and end. PASS_CALL: the same, and the next model call is the trainer's own (a wrapped
+# model is called so that it calls the training step). ASIDE: the trainer does something else.
+NONE, OWNED, PASS_CALL, ASIDE = 0, 1, 2, 3
+
 MARKED_BIT = int(Flags.MARKED)
 RAW_BIT = int(Flags.RAW)
 RAW_MARKED_BIT = RAW_BIT | MARKED_BIT

@@ -90,7 +90,7 @@ class Computing(Fetching):
         acc[BOUNDARIES] += 1
         self.no_forward = True
         grad = self.grad_enabled()
-        evaluates = not grad and not training
+        evaluates = not grad and not training and not self.framework
         if self.cur == TAIL:
             self.leave_tail(self.base() if grad else self.eval_column())
         if self.pending is not None and evaluates and not self.in_optimizer:
@@ -201,6 +201,9 @@ class Computing(Fetching):
 
     def leave_optimizer(self, before: int, optimizer: object, *, scaled: bool = False) -> None:
         """The outermost ``optimizer.step`` returned; ``took_effect`` says whether it updated."""
+        if self.framework:
+            self._leave_framework_optimizer()
+            return
         now = self.clock()
         acc = self.acc
         acc[OPTIMIZER] += now - self.mark
@@ -219,6 +222,16 @@ class Computing(Fetching):
         self.backwards = 0
         if not self.marked:
             self.close_by_update(now, id(optimizer))
+
+    def _leave_framework_optimizer(self) -> None:
+        """Count an update of a framework's step; the framework says when the phase ends."""
+        self.in_optimizer = False
+        if not self.window:
+            return
+        if self.took_effect:
+            self.acc[UPDATES] += 1
+        else:
+            self.acc[FLAGS] |= SKIPPED_BIT
 
     def watch(self, optimizer: Any) -> Watch:
         """Look at an optimizer's parameters before its step."""

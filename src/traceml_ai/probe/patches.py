@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceml_ai.probe.columns import (
+    ASIDE,
     BACKWARDED,
     BETWEEN,
     CHECKPOINT,
@@ -31,6 +32,8 @@ from traceml_ai.probe.columns import (
     IN_OPTIMIZER,
     LOADER,
     OPENED,
+    OWNED,
+    PASS_CALL,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
     UPDATED,
@@ -100,6 +103,8 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
                 st.stage = FETCHED if st.marked else OPENED
                 return data
             before = BETWEEN
+        elif st.framework:
+            return inner(self)  # the framework tells which fetches are training's
         else:
             try:
                 before = st.enter_fetch(self)
@@ -128,7 +133,7 @@ def timed_iter(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def __iter__(self: Any) -> Any:  # noqa: N807
-        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
+        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH or st.framework == ASIDE:
             return inner(self)
         before = st.enter_safely(LOADER, LOADER)
         try:
@@ -165,7 +170,7 @@ def timed_call(
     # What torch names the function that `__call__` is; keeps bound methods picklable.
     name = "_wrapped_call_impl" if inner is None else "__call__"
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807, PLR0911 - a call less
         call = inner or module.__call__
         if is_compiling() or st.no_forward:
             return call(self, *args, **kwargs)
@@ -187,6 +192,9 @@ def timed_call(
                 st.stage = FORWARDED
                 return out
             before = RESIDUAL
+        elif st.framework == PASS_CALL:
+            st.framework = OWNED
+            return call(self, *args, **kwargs)
         else:
             try:
                 before = st.enter_forward(self.training)

@@ -188,8 +188,8 @@ class Session:
 
     # -- the model ----------------------------------------------------------------------------
 
-    def measure_model(self, model: Any) -> None:
-        """Time the calls of ``model`` from here on."""
+    def measure_model(self, model: Any, *, named: bool = True) -> None:
+        """Time the calls of ``model`` from here on; ``named``: it is what is trained."""
         kind = type(model)
         targets = self.st.targets
         key = id(model)
@@ -197,7 +197,7 @@ class Session:
             return
         targets[key] = weakref.ref(model, lambda _ref: targets.pop(key, None))
         names = self.facts.values["model"]
-        if kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
+        if named and kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
             names.append(kind.__name__)
         if kind in self._patched_classes:
             return
@@ -288,7 +288,8 @@ class Session:
     def _refresh_facts(self) -> None:
         values = self.facts.values
         values.update(describe_torch(self.torch))
-        values["mode"] = "marked" if self.st.marked else "inferred"
+        framed = values["framework"] != "pytorch"
+        values["mode"] = "marked" if self.st.marked or framed else "inferred"
         values["aborted_steps"] = self.st.aborted
         if self.torch.is_autocast_enabled("cpu") or self.torch.is_autocast_enabled("cuda"):
             values["precision"] = "mixed"

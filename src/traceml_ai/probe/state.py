@@ -18,6 +18,7 @@ from traceml_ai.probe.columns import (
     GC_INSIDE,
     GENERAL,
     H2D,
+    HANDLERS,
     MICROBATCHES,
     OPENED,
     OPTIMIZER,
@@ -77,13 +78,13 @@ class StepState(Computing):
         if self.cur == TAIL:
             self.leave_tail(self.base())
         if not self.marked:
-            self._begin_marking()
+            self.begin_marking()
         if self.pending is not None:
             self.trains(self.pending)
         acc[BOUNDARIES] += 1
         self.open_window(now)
 
-    def _begin_marking(self) -> None:
+    def begin_marking(self) -> None:
         """From here on only marked steps count: what was inferred of this one is taken back."""
         acc = self.acc
         self.marked = True
@@ -104,6 +105,11 @@ class StepState(Computing):
 
     def abort(self) -> None:
         """The step raised: it is counted as aborted, its time is between steps."""
+        self.discard()
+        self.aborted += 1
+
+    def discard(self) -> None:
+        """What was begun is no step: its time is between steps."""
         self.advance()
         acc = self.acc
         if self.cur == TAIL:
@@ -117,7 +123,6 @@ class StepState(Computing):
         for column, value in kept.items():
             acc[column] = value
         self.rare = True
-        self.aborted += 1
         if self.device is not None:
             self.device.drop()
         self.backwards = 0
@@ -142,7 +147,7 @@ class StepState(Computing):
         self.gc_since = self.advance()
         self.rare = True
         self.gc_before = self.cur
-        if self.cur == BETWEEN:
+        if self.cur in (BETWEEN, HANDLERS):
             self.cur = GC_BETWEEN
 
     @safely
