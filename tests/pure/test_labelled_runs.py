@@ -427,6 +427,18 @@ def test_short_epochs_with_restarting_workers_are_an_epoch_start_stall() -> None
     assert "PERIODIC_STALL" not in kinds(summary)
 
 
+def test_what_starting_workers_slow_is_no_stall_of_its_own() -> None:
+    run = Run().steps(
+        240,
+        input_wait=every(240, 20, 80.0, otherwise=0.3, first=0),
+        backward=5 + every(240, 20, 90.0, first=1),
+        flags=epochs(240, 20),
+    )
+    found = kinds(summary_of(run, loaders=loader(num_workers=2)))
+    assert "EPOCH_START_STALL" in found
+    assert "PERIODIC_STALL" not in found
+
+
 def epoch_starts(**facts: Any) -> Finding:
     run = Run().steps(120, input_wait=every(120, 20, 140.0, otherwise=0.3, first=0), flags=epochs(120, 20))
     return the(summary_of(run, loaders=loader(**facts)), "EPOCH_START_STALL")

@@ -86,7 +86,7 @@ def _describe(rows: Rows, stalled: NDArray[np.bool_], excess: NDArray[np.float64
         ordinary_ns=ordinary,
         place=place,
         place_part=min(1.0, in_place / mean),
-        cause=_cause(hit, mean),
+        cause=_cause(hit, mean, _starts_epoch(rows)[stalled]),
         every_steps=find_period(column(hit, "step")),
         every_ns=find_period(column(hit, "close_ns")),
         first_step=int(hit[0, EXT["step"]]),
@@ -113,8 +113,14 @@ def _place(hit: Rows, rest: Rows) -> tuple[str, float]:
     return place, grown[place]
 
 
-def _cause(hit: Rows, mean_excess: float) -> Where:
+def _starts_epoch(rows: Rows) -> NDArray[np.bool_]:
+    """Tell the first steps of each epoch: workers that start also slow the step after the first batch."""
+    first = (column(rows, "flags") & int(Flags.FIRST_OF_EPOCH)) != 0
+    after = np.concatenate([[False], first[:-1]])
+    return np.asarray(first | after)
+
+
+def _cause(hit: Rows, mean_excess: float, starts_epoch: NDArray[np.bool_]) -> Where:
     if float(column(hit, "gc_ns").mean()) >= _GC_PART * mean_excess:
         return "gc"
-    first = (column(hit, "flags") & int(Flags.FIRST_OF_EPOCH)) != 0
-    return "epoch_start" if float(first.mean()) >= _EPOCH_PART else "phase"
+    return "epoch_start" if float(starts_epoch.mean()) >= _EPOCH_PART else "phase"

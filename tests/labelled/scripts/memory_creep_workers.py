@@ -14,11 +14,11 @@ class Remembering(torch.utils.data.Dataset):
         self.decoded = {}
 
     def __len__(self):
-        return 350 * 16
+        return 520 * 16
 
     def __getitem__(self, index):
         time.sleep(0.0015)
-        self.decoded[index] = torch.randn(16384)
+        self.decoded[index] = torch.randn(12288)
         return self.decoded[index][:64].clone(), index % 10
 
 
