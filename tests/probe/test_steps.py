@@ -437,3 +437,52 @@ def test_every_microsecond_is_in_exactly_one_column(stage: Stage) -> None:
     total = sum(r[n.removesuffix("_ns")] for r in stage.records() for n in EXCLUSIVE_COLUMNS)
     after_last_step = 2
     assert total == (stage.now - begin) // 1000 - after_last_step
+
+
+def test_a_group_whose_batches_are_fetched_ahead_counts_each_of_them(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    for _ in range(30):
+        for _ in range(3):
+            stage.fetch(batches, 10)
+        for _ in range(3):
+            stage.forward(20)
+            stage.backward(40)
+        stage.step(5)
+    assert {r["microbatches"] for r in stage.records()} == {3}
+    assert phases(last(stage)) == (30, 60, 120, 5)
+
+
+def test_a_loop_that_fetches_one_ahead_has_one_batch_a_step(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    stage.fetch(batches, 10)
+    for i in range(30):
+        if i < 29:
+            stage.fetch(batches, 10)
+        stage.forward(20)
+        stage.backward(40)
+        stage.step(5)
+    records = stage.records()
+    assert len(records) == 30
+    assert {r["microbatches"] for r in records} == {1}
+    assert sum(r["input_wait"] for r in records) == 300
+
+
+def test_a_batch_that_was_only_looked_at_is_no_input(stage: Stage) -> None:
+    stage.fetch(stage.iterate(object()), 700)
+    stage.spend(5)
+    stage.ordinary(stage.iterate(object()))
+    assert last(stage)["input_wait"] == 10
+    assert last(stage)["samples"] == 4
+
+
+def test_an_evaluation_with_gradients_on_is_validation(stage: Stage) -> None:
+    train = stage.iterate("train")
+    stage.warm(train)
+    held_out = stage.iterate("held out")
+    for _ in range(4):
+        stage.fetch(held_out, 100)
+        stage.forward(20)
+    stage.end(held_out)
+    stage.ordinary(train)
+    assert phases(last(stage)) == (10, 20, 40, 5)
+    assert last(stage)["between_validation"] == 480

@@ -124,7 +124,7 @@ class Books:
         "device",
         "fetched",
         "framework",
-        "fresh_batch",
+        "fresh_batches",
         "gc_before",
         "gc_since",
         "grad_enabled",
@@ -201,7 +201,7 @@ class Books:
         self.in_optimizer = False
         self.took_effect = False
         self.fetched = False  # a training batch was fetched since the last close
-        self.fresh_batch = False
+        self.fresh_batches = 0  # fetched, and no backward yet
         self.gc_since = 0
         self.gc_before = BETWEEN
         # Which loader, which model, which optimizers.
@@ -298,7 +298,8 @@ class Books:
         acc[FETCHES] = 1
         acc[SAMPLES] = raw[RAW["samples"]]
         acc[BOUNDARIES] = 4
-        self.fetched = self.fresh_batch = True
+        self.fetched = True
+        self.fresh_batches = 1
         if stage != FETCHED:
             self._settle_window(stage)
 
@@ -330,7 +331,7 @@ class Books:
             return
         self._note(BACKWARD, "backward_end")
         self.acc[MICROBATCHES] = self.backwards = 1
-        self.fresh_batch = False
+        self.fresh_batches = 0
         if stage == BACKWARDED:
             return
         self._note(RESIDUAL, "optimizer_begin")
@@ -381,6 +382,7 @@ class Books:
             self.device.close(self.step)
         self.step += 1
         self.fetched = False
+        self.fresh_batches = 0
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
         self.mark = end = self.clock()

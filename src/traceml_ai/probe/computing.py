@@ -108,7 +108,7 @@ class Computing(Fetching):
             self.open_window(now)
             before = RESIDUAL
         if not acc[FETCHES]:
-            self.fresh_batch = True
+            self.fresh_batches = 1
         self.cur = FORWARD if self.window else BETWEEN
         if self.device is not None and self.window:
             self.device.begin(FORWARD)
@@ -144,7 +144,7 @@ class Computing(Fetching):
             self.end_hand_step()
         if not self.window and not self.marked:
             # No batch and no model call was seen: the loop's own code made the loss.
-            self.fresh_batch = True
+            self.fresh_batches = 1
             self.open_window(now)
         before = self.cur
         if self.window:
@@ -167,9 +167,9 @@ class Computing(Fetching):
         if self.device is not None:
             self.device.end()
         self.backwards += 1
-        if self.fresh_batch:
+        if self.fresh_batches:
             acc[MICROBATCHES] += 1
-            self.fresh_batch = False
+            self.fresh_batches -= 1
         if not acc[FORWARD] and self.on_missing_forward is not None:
             self.on_missing_forward()
             self.book_own()

@@ -77,7 +77,7 @@ def describe_loader(loader: Any) -> LoaderFacts:
     context = getattr(loader, "multiprocessing_context", None)
     facts: LoaderFacts = {
         "kind": type(loader).__name__,
-        "batch_size": getattr(loader, "batch_size", None),
+        "batch_size": _batch_size(loader),
         "num_workers": getattr(loader, "num_workers", 0),
         "persistent_workers": bool(getattr(loader, "persistent_workers", False)),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
@@ -100,3 +100,11 @@ def describe_torch(torch: Any) -> ProcessFacts:
         index = cuda.current_device()
         facts["devices"] = [f"cuda:{index} {cuda.get_device_name(index)}"]
     return facts
+
+
+def _batch_size(loader: Any) -> int | None:
+    """Samples a batch: the loader's own setting, or its batch sampler's."""
+    own = getattr(loader, "batch_size", None)
+    if own is None:
+        own = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return own if isinstance(own, int) else None

@@ -38,6 +38,9 @@ class Fetching(Books):
 
     def new_iteration(self, iterator: object, loader: object = None) -> None:
         """A loader was asked for a new pass; ``iterator`` may be an old one (persistent workers)."""
+        if self.pending is not None:
+            # A batch was looked at and nothing came of it, or an evaluation was left early.
+            self.not_training(VALIDATION if self.forward_since_pending() else BETWEEN)
         if len(self.iterations) >= MAX_ITERATIONS:
             self.iterations.clear()
         self.iterator = id(iterator)
@@ -83,12 +86,17 @@ class Fetching(Books):
 
     def _begin_unknown(self, iteration: Iteration) -> None:
         """Remember the books as they are, so that this batch can still be taken out of training."""
-        if self.pending is iteration:
-            self.not_training(VALIDATION if self.acc[FORWARD] else BETWEEN)
+        if self.pending is iteration and self.forward_since_pending():
+            # A model call and no backward: somebody evaluates with gradients on.
+            self.not_training(VALIDATION)
         if self.pending is None:
             self.pending = iteration
             self.snapshot = self.acc[:]
             self.snapshot_window = self.window
+
+    def forward_since_pending(self) -> bool:
+        """Whether a model was called since the pending fetch."""
+        return self.snapshot is not None and self.acc[FORWARD] > self.snapshot[FORWARD]
 
     def not_training(self, column: int) -> None:
         """Move everything since the pending fetch to ``column``: it was no training."""
@@ -103,7 +111,7 @@ class Fetching(Books):
         acc[column] += moved
         self.rare = True
         self.pending = self.snapshot = None
-        self.fresh_batch = False
+        self.fresh_batches = 0
         if not self.marked:
             self.window = self.snapshot_window
         self.fetched = acc[FETCHES] > 0
@@ -124,7 +132,8 @@ class Fetching(Books):
         acc[FETCHES] += 1
         if iteration.fetches == 1:
             acc[FLAGS] |= FIRST_BIT
-        self.fetched = self.fresh_batch = True
+        self.fetched = True
+        self.fresh_batches += 1
         self.count_samples(data)
         if self.marked:
             self.cur = before
@@ -149,7 +158,7 @@ class Fetching(Books):
         self.in_fetch = False
         self.cur = before
         if self.pending is iteration:
-            self.not_training(VALIDATION if self.acc[FORWARD] else BETWEEN)
+            self.not_training(VALIDATION if self.forward_since_pending() else BETWEEN)
 
     @safely
     def abort_fetch(self, before: int) -> None:

@@ -127,7 +127,8 @@ class StepState(Computing):
             self.device.drop()
         self.backwards = 0
         self.pending = self.snapshot = None
-        self.window = self.hand_open = self.fresh_batch = False
+        self.window = self.hand_open = False
+        self.fresh_batches = 0
         self.in_backward = self.no_forward = self.in_optimizer = False
         self.cur = BETWEEN
 
