@@ -228,7 +228,7 @@ class phase:  # noqa: N801 - used like a function
         st, self._st = self._st, None
         # A step that ended inside the block has taken the books back to the time between steps.
         if st is not None and st.window:
-            st.leave(self._before)
+            st.leave_safely(self._before)
 
 
 class _TimedIterator(Generic[Item]):
@@ -258,7 +258,10 @@ class _TimedIterator(Generic[Item]):
         except BaseException:
             st.abort_fetch(before)
             raise
-        st.leave_fetch(before, item)
+        try:
+            st.leave_fetch(before, item)
+        except Exception as error:  # noqa: BLE001 - ours must not become the user's
+            st.fail("input", error)
         return item
 
     def __getattr__(self, name: str) -> Any:
@@ -274,8 +277,12 @@ class _TimedIterable(Generic[Item]):
     def __iter__(self) -> Iterator[Item]:
         iterator = _TimedIterator(iter(self._inner))
         st = _active(sessions.current)
-        if st is not None:
+        if st is None:
+            return iterator
+        try:
             st.new_iteration(iterator)
+        except Exception as error:  # noqa: BLE001
+            st.fail("input", error)
         return iterator
 
     def __len__(self) -> int:

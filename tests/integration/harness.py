@@ -49,14 +49,15 @@ def begin(program: Path | str, folder: Path, *, traced: bool, env: dict[str, str
         command += ["-m", "traceml_ai", "run", "--logs-dir", str(folder / "logs"), "--run-name", "one"]
     command += [str(program), *(["--args"] if traced else []), str(folder / "found.json")]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TRACEML_")}
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=(folder / "stdout").open("w"),
-        stderr=(folder / "stderr").open("w"),
-        env={**clean, "OMP_NUM_THREADS": "1", **(env or {})},
-    )
+    with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**clean, "OMP_NUM_THREADS": "1", **(env or {})},
+        )
 
 
 def finish(process: Any, folder: Path) -> Run:

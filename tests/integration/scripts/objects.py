@@ -238,7 +238,6 @@ def check_signatures_of_torch():
         "step": torch.optim.AdamW.step,
         "bound_step": OPTIMIZER.step,
         "my_step": MyOptimizer.step,
-        "patch_step": torch.optim.Optimizer._patch_step_function,
         "scaler": torch.amp.GradScaler.step,
         "save": torch.save,
         "backward": torch.autograd.backward,
