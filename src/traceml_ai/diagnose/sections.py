@@ -63,6 +63,7 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
         aborted_steps=_header(view.first, "aborted", facts.get("aborted_steps", 0)),
         skipped_updates=aggregate.flags[Flags.UPDATE_SKIPPED],
         dropped_steps=_header(view.first, "dropped", 0),
+        dropped_groups=facts.get("dropped_groups", 0),
         exception=facts.get("exception") or run.exception,
         devices=facts.get("devices", []),
         versions=_versions(run, facts),
@@ -72,6 +73,7 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
         num_workers=loader.get("num_workers"),
         persistent_workers=loader.get("persistent_workers"),
         accumulation=facts.get("accumulation"),
+        strategy=facts.get("strategy"),
         precision=facts.get("precision"),
         threads=facts.get("torch_threads"),
     )

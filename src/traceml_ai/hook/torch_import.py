@@ -8,6 +8,7 @@ complete; then finder and replacement are gone.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -59,15 +60,14 @@ def attach(torch: ModuleType, root: str) -> None:
     """Attach the probe to this process; never raises."""
     try:
         session = _import_session(root)
-        session.attach_from_environment(torch)
+        if session.attach_from_environment(torch) is not None:
+            import_module("traceml_ai.hook.frameworks").watch()
     except Exception as error:  # noqa: BLE001 - the program comes first
         _say(f"can't measure this process ({type(error).__name__}: {error})")
 
 
 def _import_session(root: str) -> Any:
     """Import the probe, from ``root`` if the package is not on the program's path."""
-    from importlib import import_module
-
     try:
         return import_module("traceml_ai.probe.session")
     except ImportError:

@@ -49,6 +49,7 @@ class ProcessFacts(TypedDict, total=False):
     loaders: list[LoaderFacts]
     user_phases: list[str]  # name of slot i, at most 8
     accumulation: int | None
+    strategy: str | None  # a framework's way to use devices and processes, by its class name
     warnings: list[ProbeWarning]
     aborted_steps: int
     dropped_groups: int

@@ -134,6 +134,7 @@ class RunSection(msgspec.Struct, frozen=True, kw_only=True):
     aborted_steps: int = 0
     skipped_updates: int = 0
     dropped_steps: int = 0  # closed but not kept: counted, averaged nowhere
+    dropped_groups: int = 0  # microbatches were trained, and the update never came
     exception: str | None = None
     devices: list[str] = []
     versions: dict[str, str] = {}
@@ -143,6 +144,7 @@ class RunSection(msgspec.Struct, frozen=True, kw_only=True):
     num_workers: int | None = None
     persistent_workers: bool | None = None
     accumulation: int | None = None
+    strategy: str | None = None  # a framework's way to use devices and processes
     precision: str | None = None
     threads: int | None = None
 

@@ -1,0 +1,158 @@
+"""PyTorch Lightning, as ``lightning.pytorch`` and as ``pytorch_lightning``.
+
+Under ``traceml run`` a standard ``Trainer.fit()`` is measured without any of this. The two calls are
+for scripts that are started in another way, or that want to say it::
+
+    from traceml_ai.integrations import lightning as traceml_lightning
+
+    traceml_lightning.init()
+    trainer = Trainer(callbacks=[traceml_lightning.TraceMLCallback()])
+
+Both kinds of use are one: a callback that is there already is used, and no second one is added.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from traceml_ai import api
+from traceml_ai.errors import TraceMLError
+from traceml_ai.integrations import _lightning_attach as attaching
+from traceml_ai.integrations import _lightning_calls as calls
+from traceml_ai.probe import session as sessions
+
+__all__ = ["TraceMLCallback", "adapt", "init"]
+
+_NAMESPACES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def init() -> None:
+    """Measure Lightning in this process. Optional under ``traceml run``; repeating it does nothing.
+
+    Raises:
+        UsageError: This process was initialised before in a way that does not go with it.
+    """
+    api.init(mode="auto")
+    for namespace in _NAMESPACES:
+        if f"{namespace}.trainer.trainer" in sys.modules:
+            adapt(f"{namespace}.trainer.trainer")
+
+
+def adapt(trainer_module: str) -> None:
+    """Have the trainers of a namespace tell what they do; called when it was imported.
+
+    Args:
+        trainer_module: ``"lightning.pytorch.trainer.trainer"`` or ``"pytorch_lightning.trainer.trainer"``.
+    """
+    session = sessions.current
+    if session is None:
+        return
+    namespace = trainer_module.removesuffix(".trainer.trainer")
+    adapter = attaching.adapter_of(session, namespace)
+    if adapter is None:
+        return
+    try:
+        calls.install(adapter)
+    except AttributeError as error:
+        adapter.patches.restore()
+        session.warn("lightning", f"this version of {namespace} is not known, and not measured ({error})")
+
+
+class TraceMLCallback:
+    """Tells TraceML what a Lightning trainer does; without a collector it does nothing.
+
+    Made for whichever namespaces are imported: an instance is a ``Callback`` of each of them.
+
+    Example:
+        >>> from traceml_ai.integrations import lightning as traceml_lightning
+        >>> traceml_lightning.TraceMLCallback.__name__
+        'TraceMLCallback'
+    """
+
+    def __new__(cls) -> TraceMLCallback:
+        """Make an instance of the class that is a ``Callback`` as well."""
+        made: TraceMLCallback = object.__new__(_concrete(cls))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process is a callback of that process; it has no state to take along.
+        return TraceMLCallback, ()
+
+    # -- what Lightning calls -----------------------------------------------------------------
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """A fit begins: attach to it, where that did not happen of itself."""
+        if stage == "fit":
+            attaching.attach(trainer)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """The module may have got new children."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.epoch_starts()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """A batch that did not go through ``batch_to_device`` opens its window here."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.batch_starts()
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        """The backward begins."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.window.begin_backward()
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        """The backward is over."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.window.end_backward()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """The optimizer begins."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.window.begin_optimizer(optimizer)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The batch is over, and with it the step if an update was due."""
+        fit = attaching.fit_of(self)
+        if fit is not None:
+            fit.batch_ends()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The trainer gives up."""
+        attaching.release(self, trainer)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """The trainer is done."""
+        attaching.release(self, trainer)
+
+
+_classes: dict[tuple[type, ...], type] = {}
+
+
+def _concrete(cls: type) -> type:
+    """The subclass of ``cls`` that is a ``Callback`` of every namespace that is imported."""
+    if not any(namespace in sys.modules for namespace in _NAMESPACES):
+        _import_one()
+    callbacks = [f"{n}.callbacks.callback" for n in _NAMESPACES]
+    bases = (cls, *(sys.modules[name].Callback for name in callbacks if name in sys.modules))
+    if bases not in _classes:
+        _classes[bases] = type(cls.__name__, bases, {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    return _classes[bases]
+
+
+def _import_one() -> None:
+    for namespace in _NAMESPACES:
+        try:
+            import_module(namespace)
+        except ImportError:
+            continue
+        return
+    raise TraceMLError("TraceMLCallback needs PyTorch Lightning: pip install 'traceml-ai[lightning]'")
