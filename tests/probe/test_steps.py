@@ -338,6 +338,21 @@ def test_a_hand_written_update_ends_at_the_next_batch() -> None:
         assert record["flags"] & Flags.NO_OPTIMIZER
 
 
+def test_looking_for_the_model_is_our_time_and_counted_once() -> None:
+    stage = Stage(optimizers=0)
+    stage.st.on_missing_forward = stage.wait(500)
+    for _ in range(4):
+        stage.spend(30)
+        stage.backward(40)
+    records = stage.records()
+    assert [r["own"] for r in records[1:]] == [500, 500, 500]
+    assert records[2]["backward"] == 40
+    assert records[2]["residual_other"] == 30
+    for earlier, later in zip(records, records[1:], strict=False):
+        total = sum(later[n.removesuffix("_ns")] for n in EXCLUSIVE_COLUMNS)
+        assert total == (later["close_ns"] - earlier["close_ns"]) // 1000
+
+
 def test_a_loop_of_bare_tensors_has_backward_to_backward_steps() -> None:
     stage = Stage(optimizers=0)
     for _ in range(5):

@@ -173,6 +173,7 @@ class Computing(Fetching):
         if not acc[FORWARD] and self.on_missing_forward is not None:
             self.on_missing_forward()
             self.book_own()
+            now = self.mark
         if self.marked or self.in_optimizer:
             return
         if not self.optimizers or self.backwards > HAND_AFTER_BACKWARDS:

@@ -12,21 +12,25 @@ import gc
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["children_of", "trained_roots"]
+__all__ = ["children_of", "live_instances", "trained_roots"]
 
 
-def _live_modules(module: type) -> list[Any]:
-    """Every live ``torch.nn.Module``, by its real type (no ``isinstance``: proxies would run)."""
-    is_module: dict[type, bool] = {}
-    found = []
-    for thing in gc.get_objects():
-        kind = type(thing)
-        known = is_module.get(kind)
-        if known is None:
-            known = is_module[kind] = module in kind.__mro__
-        if known:
-            found.append(thing)
+def _kinds(base: type) -> set[type]:
+    """``base`` and every class derived from it so far."""
+    found = {base}
+    open_ = [base]
+    while open_:
+        for kind in type.__subclasses__(open_.pop()):
+            if kind not in found:
+                found.add(kind)
+                open_.append(kind)
     return found
+
+
+def live_instances(base: type) -> list[Any]:
+    """Every live object of ``base``, by its real type (no ``isinstance``: proxies would run)."""
+    kinds = _kinds(base)
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 
 def _submodules(thing: Any) -> list[Any]:
@@ -62,7 +66,7 @@ def trained_roots(module: type, trained: Iterable[int] = ()) -> list[Any]:
             holds[id(thing)] = known
         return known
 
-    candidates = [m for m in _live_modules(module) if holds_trained(m)]
+    candidates = [m for m in live_instances(module) if holds_trained(m)]
     inner = {id(child) for m in candidates for child in _submodules(m)}
     return [m for m in candidates if id(m) not in inner]
 

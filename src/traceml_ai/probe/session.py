@@ -22,7 +22,7 @@ from traceml_ai.probe import tracebacks
 from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
-from traceml_ai.probe.discover import children_of, trained_roots
+from traceml_ai.probe.discover import children_of, live_instances, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
@@ -69,7 +69,6 @@ class Session:
         self._finished = False
         self._restore_excepthook: Callable[[], None] = _nothing
         self.st = self._new_state()
-        self.facts.values["attach_cost_ns"] = perf_counter_ns() - begin
 
     def _new_state(self) -> StepState:
         st = StepState(
@@ -88,6 +87,7 @@ class Session:
 
     def install(self, which: Which) -> None:
         """Put the timed calls in place."""
+        begin = perf_counter_ns()
         self.which = which
         torch, st, ident = self.torch, self.st, get_ident
         compiling = torch.compiler.is_dynamo_compiling
@@ -112,6 +112,7 @@ class Session:
         gc.callbacks.append(self._on_gc)
         self._restore_excepthook = tracebacks.install()
         self.pair_ns = self.facts.values["own_pair_ns"] = calibrate(torch)
+        self.facts.values["attach_cost_ns"] = perf_counter_ns() - begin
 
     def _install_optimizer(self) -> None:
         torch, st, ident = self.torch, self.st, get_ident
@@ -129,8 +130,9 @@ class Session:
         self.patches.set(base, "_patch_step_function", _patch_step_function)
         scaler = torch.amp.GradScaler
         self.patches.set(scaler, "step", timed.timed_scaler_step(st, scaler.step, ident))
-        for optimizer in _live_optimizers(base):
-            self._new_optimizer(optimizer)
+        for optimizer in live_instances(base):
+            if hasattr(optimizer, "param_groups"):
+                self._new_optimizer(optimizer)
 
     def _new_optimizer(self, optimizer: Any) -> None:
         self.st.optimizers += 1
@@ -230,6 +232,8 @@ class Session:
                 roots = self._levels = children_of(self._levels or roots)
             for root in roots:
                 self.measure_model(root)
+            if not roots and self._discoveries > 1:
+                self.st.on_missing_forward = None  # bare tensors: there is no model to find
         except Exception as error:  # noqa: BLE001
             self.st.on_missing_forward = None
             self.warn("forward", f"the model could not be looked for ({_name(error)})")
@@ -439,11 +443,6 @@ def say_once(message: str) -> None:
 
 def _name(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _live_optimizers(base: type) -> list[Any]:
-    """Optimizers made before we attached (only when `init` came late)."""
-    return [o for o in gc.get_objects() if base in type(o).__mro__ and hasattr(o, "param_groups")]
 
 
 def _rank(torch: Any) -> tuple[int, int, int]:
