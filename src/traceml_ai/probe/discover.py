@@ -19,6 +19,7 @@ def _kinds(base: type) -> set[type]:
     """``base`` and every class derived from it so far."""
     found = {base}
     open_ = [base]
+    kind: type
     while open_:
         for kind in type.__subclasses__(open_.pop()):
             if kind not in found:

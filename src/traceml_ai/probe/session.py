@@ -49,13 +49,15 @@ class Session:
         torch: The imported torch module.
         spool: The run's spool folder.
         max_steps: Stop recording after so many steps; 0: never.
+        late: Whether the program may have made optimizers before now.
     """
 
-    def __init__(self, torch: Any, spool: str, *, max_steps: int = 0) -> None:
+    def __init__(self, torch: Any, spool: str, *, max_steps: int = 0, late: bool = False) -> None:
         begin = perf_counter_ns()
         self.torch = torch
         self.spool = spool
         self.max_steps = max_steps
+        self.late = late
         self.facts = Facts(spool)
         self.patches = timed.Patches()
         self.writer: StepLogWriter | None = None
@@ -130,12 +132,13 @@ class Session:
         self.patches.set(base, "_patch_step_function", _patch_step_function)
         scaler = torch.amp.GradScaler
         self.patches.set(scaler, "step", timed.timed_scaler_step(st, scaler.step, ident))
-        for optimizer in live_instances(base):
+        optimizers, self._optimizers = self._live(), []
+        for optimizer in live_instances(base) if self.late else optimizers:
             if hasattr(optimizer, "param_groups"):
                 self._new_optimizer(optimizer)
 
     def _new_optimizer(self, optimizer: Any) -> None:
-        self.st.optimizers += 1
+        self.st.optimizers = len(self._optimizers) + 1
         self._optimizers.append(weakref.ref(optimizer))
         kind = type(optimizer)
         names = self.facts.values["optimizers"]
@@ -369,26 +372,26 @@ class Which(NamedTuple):
     optimizer: bool = True
 
 
-def attach(torch: Any, spool: str, which: Which = Which(), *, max_steps: int = 0) -> Session:
+def attach(torch: Any, spool: str, *, max_steps: int = 0, late: bool = False) -> Session:
     """Start measuring this process; a second call returns the same session."""
     global current  # noqa: PLW0603 - there is one session in a process, that is the point
     if current is None:
-        current = Session(torch, spool, max_steps=max_steps)
-        current.install(which)
+        current = Session(torch, spool, max_steps=max_steps, late=late)
+        current.install(Which())
         atexit.register(current.finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=current.after_fork)
     return current
 
 
-def attach_from_environment(torch: Any) -> Session | None:
+def attach_from_environment(torch: Any, *, late: bool = False) -> Session | None:
     """`attach` as the environment asks; None when it does not, or when it can't be done."""
     spool = os.environ.get(env.SPOOL)
     if not spool or env.is_disabled(os.environ.get(env.DISABLED)):
         return None
     try:
         steps = int(os.environ.get(env.TRACE_MAX_STEPS) or 0)
-        return attach(torch, spool, max_steps=steps)
+        return attach(torch, spool, max_steps=steps, late=late)
     except Exception as error:  # noqa: BLE001
         say_once(f"can't measure this process ({_name(error)}); it runs on unmeasured")
         return None
