@@ -107,7 +107,7 @@ def _apply(which: Which) -> None:
 def _session() -> Session | None:
     """This process's session, attached now if the start-up hook could not do it."""
     if sessions.current is None and "torch" in sys.modules:
-        return sessions.attach_from_environment(sys.modules["torch"])
+        return sessions.attach_from_environment(sys.modules["torch"], late=True)
     return sessions.current
 
 
@@ -200,11 +200,11 @@ class phase:  # noqa: N801 - used like a function
         st = _active(session)
         if session is None or st is None:
             return self
-        if st.stage >= FETCHED:
-            st.settle()
-        if not st.window:
-            return self
         try:
+            if st.stage >= FETCHED:
+                st.settle()
+            if not st.window:
+                return self
             column = _STANDARD.get(self._name)
             if column is None:
                 slot = session.user_slot(self._name)
