@@ -311,6 +311,32 @@ def test_fetches_on_another_thread_are_not_waited_for(stage: Stage) -> None:
     assert last(stage)["input_wait"] == 10
 
 
+def test_a_loop_on_another_thread_is_measured_from_its_first_backward(stage: Stage) -> None:
+    stage.fetch(stage.iterate("looked at on the main thread"), 10)
+    stage.thread = 8
+    batches = stage.iterate(object())
+    stage.warm(batches, 30)
+    stage.thread = 7
+    stage.fetch(batches, 1000)
+    stage.thread = 8
+    stage.ordinary(batches)
+    records = stage.records()
+    assert len(records) == 31
+    assert phases(records[0]) == (0, 0, 40, 5)
+    assert {phases(r) for r in records[1:]} == {(10, 20, 40, 5)}
+
+
+def test_a_backward_on_another_thread_does_not_take_a_loop_over(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    stage.warm(batches, 30)
+    stage.thread = 8
+    stage.backward(70)
+    stage.thread = 7
+    stage.ordinary(batches)
+    assert len(stage.records()) == 31
+    assert phases(last(stage)) == (10, 20, 40, 5)
+
+
 def test_a_checkpoint_is_time_between_steps(stage: Stage) -> None:
     batches = stage.iterate(object())
     stage.warm(batches)

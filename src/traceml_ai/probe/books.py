@@ -114,6 +114,7 @@ class Books:
     __slots__ = (
         "aborted",
         "acc",
+        "adoptable",
         "append",
         "append_hot",
         "backwards",
@@ -184,6 +185,7 @@ class Books:
         self.acc = ZERO[:]
         self.cur = BETWEEN
         self.mark = clock()
+        self.adoptable = True  # no backward on the training thread yet
         self.log: Log | None = None
         self.step = 0
         self.aborted = 0
@@ -479,6 +481,7 @@ class Books:
     def turn_off(self) -> None:
         """No call is timed from here on."""
         self.ident = -1
+        self.adoptable = False
         self.cur = OFF
         self.stage = GENERAL
 

@@ -126,6 +126,22 @@ class Computing(Fetching):
             self.device.end()
         self.cur = before if cur in (FORWARD, BETWEEN) else TAIL
 
+    def adopt(self, ident: int) -> bool:
+        """The first backward of the process runs on another thread: that one trains.
+
+        Returns:
+            Whether the thread is the measured one now. What it did before is not known.
+        """
+        if self.step or self.marked:
+            return False
+        self.ident = ident
+        self.advance()
+        self.reset()
+        self.pending = self.snapshot = None
+        self.window = self.in_fetch = self.no_forward = False
+        self.cur = BETWEEN
+        return True
+
     def enter_backward(self) -> int:
         """The outermost ``backward`` or ``autograd.grad`` begins."""
         if self.stage >= IDLE:
@@ -136,6 +152,7 @@ class Computing(Fetching):
         self.mark = now
         acc[BOUNDARIES] += 1
         self.in_backward = self.no_forward = True
+        self.adoptable = False
         if self.cur == TAIL:
             self.leave_tail(self.base())
         if self.pending is not None:

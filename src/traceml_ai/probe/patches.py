@@ -227,7 +227,9 @@ def timed_backward(
 
     @functools.wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or st.in_backward or st.stage == IN_BACKWARD or get_ident() != st.ident:
+        if is_compiling() or st.in_backward or st.stage == IN_BACKWARD:
+            return inner(*args, **kwargs)
+        if get_ident() != st.ident and not (st.adoptable and st.adopt(get_ident())):
             return inner(*args, **kwargs)
         if st.stage == FORWARDED:
             st.stage = IN_BACKWARD
