@@ -144,6 +144,7 @@ class Books:
         "next_chore",
         "no_forward",
         "on_fail",
+        "on_first_forward",
         "on_loader",
         "on_missing_forward",
         "open_log",
@@ -224,6 +225,7 @@ class Books:
         self.append_hot: Callable[[list[int]], None] = _no_log
         self.rare = False  # a column beyond the hot ones was written in this step
         self.on_missing_forward: Callable[[], None] | None = None
+        self.on_first_forward: Callable[[], None] | None = None
         self.on_loader: Callable[[object], None] | None = None
         self.on_fail: Callable[[str, BaseException], None] | None = None
         self.watches: dict[int, Watch] = {}

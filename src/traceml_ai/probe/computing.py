@@ -109,6 +109,9 @@ class Computing(Fetching):
             before = RESIDUAL
         if not acc[FETCHES]:
             self.fresh_batches = 1
+        if self.on_first_forward is not None:
+            self.on_first_forward()
+            self.on_first_forward = None
         self.cur = FORWARD if self.window else BETWEEN
         if self.device is not None and self.window:
             self.device.begin(FORWARD)

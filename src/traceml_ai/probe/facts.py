@@ -108,3 +108,28 @@ def _batch_size(loader: Any) -> int | None:
     if own is None:
         own = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     return own if isinstance(own, int) else None
+
+
+_SHORT_DTYPES = {"float32": "32", "float64": "64", "float16": "16", "bfloat16": "bf16"}
+
+
+def precision(torch: Any, optimizers: list[Any]) -> str | None:
+    """Precision of the computation, in the words trainers use: ``32-true``, ``bf16-mixed``, ...
+
+    Args:
+        torch: The torch module, asked for autocast as it is now.
+        optimizers: Optimizers whose first parameter tells the dtype without autocast.
+    """
+    kind = "cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu"
+    if torch.is_autocast_enabled(kind):
+        return f"{_short(torch.get_autocast_dtype(kind))}-mixed"
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                return f"{_short(parameter.dtype)}-true"
+    return None
+
+
+def _short(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return _SHORT_DTYPES.get(name, name)

@@ -23,7 +23,7 @@ from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
 from traceml_ai.probe.discover import children_of, live_instances, trained_roots
-from traceml_ai.probe.facts import Facts, describe_torch
+from traceml_ai.probe.facts import Facts, describe_torch, precision
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
 from traceml_ai.schema.step import USER_SLOTS
@@ -81,6 +81,7 @@ class Session:
         )
         st.chore = self._after_step
         st.on_missing_forward = self._find_model
+        st.on_first_forward = self._note_precision
         st.on_loader = self.facts.add_loader
         st.on_fail = self._failed
         return st
@@ -249,6 +250,10 @@ class Session:
     def _live(self) -> list[Any]:
         return [o for o in (ref() for ref in self._optimizers) if o is not None]
 
+    def _note_precision(self) -> None:
+        """What the first forward computes in; autocast is only on around it."""
+        self.facts.values.setdefault("precision", precision(self.torch, self._live()))
+
     # -- the log ------------------------------------------------------------------------------
 
     def _identity(self) -> Identity:
@@ -298,8 +303,6 @@ class Session:
         framed = values["framework"] != "pytorch"
         values["mode"] = "marked" if self.st.marked or framed else "inferred"
         values["aborted_steps"] = self.st.aborted
-        if self.torch.is_autocast_enabled("cpu") or self.torch.is_autocast_enabled("cuda"):
-            values["precision"] = "mixed"
         self.facts.write()
 
     # -- trouble and the end ------------------------------------------------------------------
