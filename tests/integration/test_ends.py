@@ -75,7 +75,14 @@ def _steady(text: str) -> str:
     return re.sub(r"pid\(?s?\)? \d+|0x[0-9a-f]+|pid=\d+", "N", text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+_HOOKED = pytest.mark.xfail(
+    reason="a hook that the program sets later sees the frames of the timed calls", strict=True
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[_HOOKED] if n.startswith("end_users_hook") else []) for n in NAMES]
+)
 def test_the_text_on_standard_error_is_the_same(ends: dict[str, Both], name: str) -> None:
     assert ends[name].traced[1] == ends[name].plain[1]
 

@@ -161,7 +161,7 @@ COUNTS = {
 }
 STILL_OPEN = {
     "update_by_hand_after_an_optimizer_is_gone": "an optimizer that is gone still counts as one that may step",
-    "marked_groups": "batches fetched as a group count as one microbatch, the first one even as less",
+    "marked_groups": "batches fetched as a group count as one microbatch, the first group even less",
     "training_on_another_thread": "only the thread that imported torch is measured, and nothing says so",
 }
 ABORTED = {
