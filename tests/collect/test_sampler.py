@@ -74,7 +74,9 @@ class Bench:
             3: Counters(2.0, 70 * MIB, 50 * MIB, alive=True),
         }
         self.processes.pss = {2: 20 * MIB, 3: 30 * MIB}
-        self.sampler = Sampler(self.processes, self.notes, clock=self.clock, family=self.family)
+        self.sampler = Sampler(
+            self.processes, self.notes, clock=self.clock, cpu_clock=self.clock, family=self.family
+        )
 
     def family(self, _pid: int, *, without: Iterable[int] = ()) -> list[int]:
         return [child for child in self.children if child not in set(without)]

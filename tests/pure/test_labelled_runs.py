@@ -335,6 +335,20 @@ def test_a_machine_that_gets_busier_by_a_half_is_no_slowdown() -> None:
     assert "SLOWDOWN" not in kinds(summary_of(busier(1.5)))
 
 
+def test_a_busier_machine_whose_workers_catch_up_meanwhile_is_no_slowdown_of_a_phase() -> None:
+    slow = np.where(np.arange(400) < 200, 1.0, 1.8)
+    longer: dict[str, Any] = {name: value * slow for name, value in ORDINARY_MS.items()}
+    longer["input_wait"] = np.where(np.arange(400) < 200, 4.0, 1.0)
+    assert "SLOWDOWN" not in kinds(summary_of(Run().steps(400, **longer), loaders=loader(num_workers=1)))
+
+
+def test_the_phase_that_grew_is_named_though_the_machine_got_busier_too() -> None:
+    slow = np.where(np.arange(400) < 200, 1.0, 2.0)
+    longer: dict[str, Any] = {name: value * slow for name, value in ORDINARY_MS.items()}
+    longer["forward"] = np.where(np.arange(400) < 200, 1.0, 8.0)
+    assert the(summary_of(Run().steps(400, **longer)), "SLOWDOWN").scope.phase == "forward"
+
+
 def test_a_machine_that_becomes_three_times_slower_is_a_slowdown_of_the_machine() -> None:
     finding = the(summary_of(busier(3.0)), "SLOWDOWN")
     assert finding.scope.phase is None

@@ -78,6 +78,7 @@ def drift(**values: Any) -> Drift:
         "share_superiority": 0.5,
         "phase": "forward",
         "phase_growth_ns": 10 * MS,
+        "phase_before_ns": 5 * MS,
         "other_growth_ns": 0,
         "other_before_ns": 5 * MS,
     }
@@ -102,6 +103,10 @@ def test_a_slowdown_needs_every_one_of_its_conditions() -> None:
 
 def test_a_step_that_is_all_one_phase_grew_in_it() -> None:
     assert slowdown.one_phase_grew(drift(other_before_ns=0))
+
+
+def test_a_phase_that_was_not_there_before_grew_alone() -> None:
+    assert slowdown.one_phase_grew(drift(phase_before_ns=0, other_growth_ns=4 * MS))
 
 
 def test_creep_without_a_known_limit_does_not_say_when_it_ends() -> None:

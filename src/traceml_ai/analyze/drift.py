@@ -38,7 +38,8 @@ class Drift(NamedTuple):
     share_superiority: float  # that the phase's share of the step is larger: a busy machine slows all phases
     phase: str  # the one that grew most
     phase_growth_ns: float  # medians where records are complete, means of buckets else
-    other_growth_ns: float  # of all the other phases together
+    phase_before_ns: float
+    other_growth_ns: float  # of the other phases inside the step together: waits shrink when a step grows
     other_before_ns: float
 
 
@@ -66,11 +67,13 @@ def _side(steady: Steady, points: int) -> int:
 
 def _describe(points: _Points, at: int, steady: Steady) -> Drift:
     before, after = points.step_ns[:at], points.step_ns[at:]
-    growth = {
-        name: robust.median(values[at:]) - robust.median(values[:at])
+    level = {
+        name: (robust.median(values[:at]), robust.median(values[at:]))
         for name, values in points.phases.items()
     }
+    growth = {name: later - earlier for name, (earlier, later) in level.items()}
     phase = max(growth, key=lambda name: growth[name])
+    others = [name for name in growth if name not in {phase, "input_wait"}]
     before_ns = robust.median(before)
     after_ns = robust.median(after)
     end = int(points.first[0]) + steady.steps
@@ -84,8 +87,9 @@ def _describe(points: _Points, at: int, steady: Steady) -> Drift:
         share_superiority=_superiority(points.phases[phase] / np.maximum(points.step_ns, 1.0), at),
         phase=phase,
         phase_growth_ns=growth[phase],
-        other_growth_ns=(after_ns - before_ns) - growth[phase],
-        other_before_ns=before_ns - robust.median(points.phases[phase][:at]),
+        phase_before_ns=level[phase][0],
+        other_growth_ns=sum(growth[name] for name in others),
+        other_before_ns=sum(level[name][0] for name in others),
     )
 
 

@@ -86,6 +86,7 @@ class Sampler:
         processes: Where the counters come from.
         notes: For what could not be read.
         clock: Nanoseconds, the clock of the step records.
+        cpu_clock: Nanoseconds of processor time: what reading costs does not include waiting for a turn.
         family: How the descendants of a process are found.
     """
 
@@ -95,11 +96,13 @@ class Sampler:
         notes: Notes,
         *,
         clock: Callable[[], int] = time.perf_counter_ns,
+        cpu_clock: Callable[[], int] = time.thread_time_ns,
         family: Callable[..., list[int]] = descendants,
     ) -> None:
         self._processes = processes
         self._notes = notes
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._family = family
         self._begun_ns = clock()
         self._pss_due_ns = 0
@@ -152,11 +155,11 @@ class Sampler:
 
     def _workers_memory(self, workers: dict[int, Counters]) -> int | None:
         """Return the workers' PSS, or what they do not share where the kernel gives no PSS."""
-        begin = self._clock()
+        begin, cpu_begin = self._clock(), self._cpu_clock()
         total = self._pss(workers) if self._pss_works else None
         if total is None:
             total = _unshared(workers)
-        cost_s = (self._clock() - begin) / 1e9
+        cost_s = (self._cpu_clock() - cpu_begin) / 1e9
         every_s = min(PSS_EVERY_S, PSS_PER_ELAPSED * (begin - self._begun_ns) / 1e9)
         self._pss_due_ns = begin + round(max(every_s, cost_s / PSS_BUDGET) * 1e9)
         return total

@@ -1,10 +1,12 @@
 # label: process MEMORY_CREEP
 # process: main process
-# Losses kept for the curve, each with its graph.
+# A second loss is computed for the curve and kept, with its graph.
 from _parts import batches, mlp, sgd, update
+from torch.nn import functional
 
-model = mlp(width=768)
+model = mlp()
 optimizer = sgd(model)
-losses = []
+curve = []
 for x, y in batches(300, 128):
-    losses.append(update(model, optimizer, x, y))
+    update(model, optimizer, x, y)
+    curve.append(functional.mse_loss(model(x), functional.one_hot(y, 10).float()))

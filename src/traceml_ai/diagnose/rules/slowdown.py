@@ -19,8 +19,8 @@ LATE_RATIO = 1.1
 SUPERIORITY = 0.9
 # When every phase grows alike it is the machine, and other programs easily take half of a small one.
 RATIO_ALL_ALIKE = 2.0
-# The other phases grew by less than this part of what the step did, relative to their size: a busier
-# machine slows them all, some a little more than others.
+# The other phases grew by less than this part of what the phase did, both relative to their size: a
+# busier machine slows them all, some a little more than others.
 _OTHERS_PART = 0.3
 # Below, a change is jitter of the clock and the scheduler.
 LEAST_GROWTH_NS = 2e5
@@ -43,9 +43,9 @@ def meets_conditions(signals: Signals) -> bool:
 
 def one_phase_grew(drift: Drift) -> bool:
     """Whether one phase grew and the others hardly did."""
-    if drift.other_before_ns <= 0:
+    if drift.other_before_ns <= 0 or drift.phase_before_ns <= 0:
         return True
-    growth = drift.after_ns / drift.before_ns - 1
+    growth = drift.phase_growth_ns / drift.phase_before_ns
     return drift.other_growth_ns / drift.other_before_ns < _OTHERS_PART * growth
 
 
