@@ -160,7 +160,7 @@ COUNTS = {
     "two_epochs_on_one_loader_with_inference_between": (60, 60, 60, 60),
 }
 STILL_OPEN = {
-    "update_by_hand_after_an_optimizer_is_gone": "an optimizer that is gone still counts as one that may step",
+    "update_by_hand_after_an_optimizer_is_gone": "an optimizer that is gone still counts as one",
     "marked_groups": "batches fetched as a group count as one microbatch, the first group even less",
     "training_on_another_thread": "only the thread that imported torch is measured, and nothing says so",
 }

@@ -145,6 +145,27 @@ def _options(torchrun: Torchrun) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in given if value is not None]
 
 
+def hookless(words: Sequence[str]) -> str | None:
+    """Return the option that keeps Python from running a start-up hook: ``-I``, ``-E`` or ``-S``.
+
+    Args:
+        words: The command that is started.
+    """
+    if not PurePath(words[0]).name.startswith(("python", "pypy")):
+        return None
+    for word in words[1:]:
+        if len(word) < 2 or word[0] != "-" or word[1] == "-":  # noqa: PLR2004 - a dash and a letter
+            return None
+        for letter in word[1:]:
+            if letter in "IES":
+                return f"-{letter}"
+            if letter in "cmWX":  # the rest of the word, or the next one, is its value
+                break
+        if word[1] in "cm":
+            return None
+    return None
+
+
 def _named_in(words: Sequence[str]) -> str:
     """Return the word that tells most: the Python script of a command line, else its program."""
     return next((word for word in words if word.endswith(".py")), words[0])

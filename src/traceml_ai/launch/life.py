@@ -16,7 +16,7 @@ from traceml_ai.collect.notes import Guard, Notes
 from traceml_ai.hook import folder as hook_folder
 from traceml_ai.launch.become import become, not_started
 from traceml_ai.launch.child import Child
-from traceml_ai.launch.command import Target, Torchrun, build
+from traceml_ai.launch.command import Target, Torchrun, build, hookless
 from traceml_ai.launch.environment import child_environment
 from traceml_ai.launch.outcome import Outcome, end_like
 from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
@@ -62,7 +62,9 @@ def run(request: Request) -> int:
         UsageError: Before anything was started.
     """
     command = build(request.target, request.torchrun)
-    if request.disabled or env.is_disabled(os.environ.get(env.DISABLED)) or _is_missing(request.target):
+    if request.disabled:
+        os.environ[env.DISABLED] = "1"  # for calls of ours in the script: they say nothing then
+    if env.is_disabled(os.environ.get(env.DISABLED)) or _is_missing(request.target):
         return become(command)
     occupy_standard_descriptors()
     plan = Plan(request.logs, request.run_name, request.target.stem, command, request.interval_s)
@@ -107,9 +109,13 @@ def _watch(child: Child, relay: Relay, watched: Watched | None, guard: Guard) ->
 
 def _announce(recording: Recording, notes: Notes) -> None:
     """Say where the run is recorded, in one line whatever went wrong."""
-    for number, problem in enumerate(recording.problems):
+    problems = list(recording.problems)
+    blind = hookless(recording.manifest.command)
+    if blind is not None:
+        problems.append(f"Python's option {blind} keeps the probe out: this process can't be measured")
+    for number, problem in enumerate(problems):
         notes.add(f"recording {number}", problem)
-    say("; ".join(recording.problems) or f"recording to {recording.folder}")
+    say("; ".join(problems) or f"recording to {recording.folder}")
 
 
 def _start_collector(recording: Recording, notes: Notes) -> Watched:
