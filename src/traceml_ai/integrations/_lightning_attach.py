@@ -59,15 +59,6 @@ def adapter_of(session: Session, namespace: str) -> Adapter | None:
     return adapter
 
 
-def fit_of(callback: Any) -> Fit | None:
-    """The fit that a callback reports to."""
-    for adapter in _adapters.values():
-        fit = adapter.fit
-        if fit is not None and fit.callback is callback:
-            return fit
-    return None
-
-
 def _callback_class() -> type:
     from traceml_ai.integrations.lightning import TraceMLCallback
 
@@ -102,6 +93,7 @@ def attach(trainer: Any) -> None:
         # be called while Lightning goes through the old one.
         trainer.callbacks = [callback, *trainer.callbacks]
         adapter.fit = Fit(session, trainer, callback, added=True)
+    adapter.fit.callback.fit = adapter.fit
     adapter.fit.describe(adapter.version)
 
 
@@ -124,7 +116,8 @@ def _let_go(adapter: Adapter, trainer: Any) -> None:
     if fit is None:
         return
     fit.ends()
-    if fit.added:
+    fit.callback.fit = None
+    if fit.added and trainer is not None:
         trainer.callbacks = [cb for cb in trainer.callbacks if cb is not fit.callback]
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
-from traceml_ai.integrations._lightning_fit import Fit
-from traceml_ai.probe.columns import BETWEEN, CHECKPOINT, RESIDUAL, RESIDUAL_CHECKPOINT
+from traceml_ai.probe.columns import CHECKPOINT, H2D, HANDLERS, OWNED, RESIDUAL_CHECKPOINT
 
 Wrapped = Callable[..., Any]
 _FIT = "fit"
@@ -23,21 +22,23 @@ def install(adapter: Adapter) -> None:
     """Put the timed calls of a namespace in place."""
     connector = adapter.module("trainer.connectors.callback_connector")._CallbackConnector  # noqa: SLF001
     loops = adapter.module("loops.fit_loop")._FitLoop  # noqa: SLF001
+    epochs = adapter.module("loops.training_epoch_loop")._TrainingEpochLoop  # noqa: SLF001
     evaluation = adapter.module("loops.evaluation_loop")._EvaluationLoop  # noqa: SLF001
     prediction = adapter.module("loops.prediction_loop")._PredictionLoop  # noqa: SLF001
     fetcher = adapter.module("loops.fetchers")._DataFetcher  # noqa: SLF001
     strategy = adapter.module("strategies.strategy").Strategy
-    optimizer = adapter.module("core.optimizer").LightningOptimizer
     trainer = adapter.module("trainer.trainer").Trainer
     for owner, name, make in (
         (connector, "_attach_model_callbacks", _attaching),
         (loops, "run", _fitting),
+        (loops, "on_advance_start", _handling),
+        (loops, "on_advance_end", _handling),
+        (epochs, "advance", _handling),
         (evaluation, "run", _evaluating),
         (prediction, "run", _evaluating),
         (fetcher, "__next__", _fetching),
         (strategy, "batch_to_device", _transferring),
         (strategy, "training_step", _stepping),
-        (optimizer, "step", _updating),
         (trainer, "save_checkpoint", _saving),
     ):
         adapter.patches.set(owner, name, make(adapter, getattr(owner, name)))
@@ -86,6 +87,20 @@ def _fitting(adapter: Adapter, inner: Wrapped) -> Wrapped:
     return run
 
 
+def _handling(adapter: Adapter, inner: Wrapped) -> Wrapped:
+    """A stretch of the loop that ends with callbacks and loggers; ours is the first to know of them."""
+    st = adapter.session.st
+
+    @functools.wraps(inner)
+    def stretch(self: Any, *args: Any) -> Any:
+        out = inner(self, *args)
+        if st.cur == HANDLERS and adapter.fit is not None:
+            adapter.fit.window.end_handlers()
+        return out
+
+    return stretch
+
+
 def _aside(adapter: Adapter, inner: Wrapped, loop: Any, *, evaluates: bool) -> Any:
     window = attaching.window_of(adapter)
     before = None if window is None else _safely(adapter, window.go_aside, evaluates)
@@ -108,90 +123,71 @@ def _evaluating(adapter: Adapter, inner: Wrapped) -> Wrapped:
 
 def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """A data fetcher takes a batch: the training's is input wait."""
+    st = adapter.session.st
 
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
         fit = adapter.fit
-        if fit is None or not fit.window.is_training() or not fit.is_training_fetcher(self):
+        if fit is None or st.framework != OWNED:
             return inner(self)
-        return _fetch(adapter, fit, inner, self)
+        if self._combined_loader is not fit.loader and not fit.is_training_fetcher(self):
+            return inner(self)
+        window = fit.window
+        window.begin_fetch()
+        try:
+            batch = inner(self)
+        except StopIteration:
+            window.end_epoch()
+            raise
+        except BaseException:
+            st.abort_fetch(st.base())
+            raise
+        window.end_fetch(self.fetched == 1)
+        return batch
 
     return __next__
 
 
-def _fetch(adapter: Adapter, fit: Fit, inner: Wrapped, fetcher: Any) -> Any:
-    window = fit.window
-    before = _safely(adapter, window.begin_fetch)
-    try:
-        batch = inner(fetcher)
-    except StopIteration:
-        window.end_epoch()
-        raise
-    except BaseException:
-        window.st.abort_fetch(BETWEEN if before is None else before)
-        raise
-    window.end_fetch(fetcher.fetched == 1)
-    return batch
-
-
 def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """A training batch goes to the device: the window opens with it."""
+    st = adapter.session.st
 
     @functools.wraps(inner)
     def batch_to_device(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
-        if fit is None or fit.strategy is not self or batch is None or not _safely(adapter, fit.opens):
+        if fit is None or st.framework != OWNED or fit.strategy is not self or batch is None:
             return inner(self, batch, *args, **kwargs)
-        st = fit.window.st
-        fit.window.open()
-        _safely(adapter, st.count_samples, batch)
-        before = _safely(adapter, st.enter_h2d)
+        if st.window or not fit.opens():
+            return inner(self, batch, *args, **kwargs)
+        window = fit.window
+        window.open(fit.samples_in(batch), H2D)
         try:
             return inner(self, batch, *args, **kwargs)
         finally:
-            st.leave_h2d(RESIDUAL if before is None else before)
+            window.end_transfer()
 
     return batch_to_device
 
 
 def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """``training_step``: model calls in it are forward; a compiled module's is forward itself."""
+    st = adapter.session.st
 
     @functools.wraps(inner)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
-        if fit is None or fit.strategy is not self or not fit.window.is_open():
+        if fit is None or not st.window or st.framework != OWNED or fit.strategy is not self:
             return inner(self, *args, **kwargs)
-        window = fit.window
-        module = self.lightning_module
-        window.begin_calls(self.model is not module)
-        st = window.st
-        before = None
-        if getattr(module, "_compiler_ctx", None) is not None:
-            before = _safely(adapter, st.enter_forward, True)
+        fit.window.begin_calls(fit.redirected)
+        before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
         try:
             return inner(self, *args, **kwargs)
         finally:
             if before is not None:
                 _safely(adapter, st.leave_forward, before)
-            window.end_calls()
+            fit.window.end_calls()
 
     return training_step
-
-
-def _updating(adapter: Adapter, inner: Wrapped) -> Wrapped:
-    """``LightningOptimizer.step`` of manual optimization: what follows it is not the optimizer's."""
-
-    @functools.wraps(inner)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return inner(self, *args, **kwargs)
-        finally:
-            fit = adapter.fit
-            if fit is not None and fit.window.is_open() and not fit.is_automatic():
-                fit.window.end_optimizer()
-
-    return step
 
 
 def _saving(adapter: Adapter, inner: Wrapped) -> Wrapped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from traceml_ai.probe.columns import OWNED
 from traceml_ai.probe.facts import describe_loader
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.session import Session
@@ -33,7 +34,12 @@ class Fit:
         self.added = added
         self.strategy = trainer.strategy
         self._module = weakref.ref(trainer.lightning_module)
+        self.loader: Any = None  # the trainer's combined training loader
+        self.redirected = False  # the strategy wraps the module, and calls it through the wrapper
+        self.compiled = False  # training_step itself is compiled
         self._automatic: Any = None
+        self._by_hand = False
+        self._samples = session.st.batch_samples or _unknown
         self._global_step = 0
         self._targets: set[int] = set()
         self._described = False
@@ -68,9 +74,14 @@ class Fit:
 
     def begins(self) -> None:
         """The loop begins."""
-        self._automatic = self.trainer.fit_loop.epoch_loop.automatic_optimization
-        self._global_step = self.trainer.global_step
-        self.window.begin()
+        trainer = self.trainer
+        module = trainer.lightning_module
+        self._automatic = trainer.fit_loop.epoch_loop.automatic_optimization
+        self._by_hand = not module.automatic_optimization
+        self._global_step = trainer.global_step
+        self.redirected = self.strategy.model is not module
+        self.compiled = getattr(module, "_compiler_ctx", None) is not None
+        self.window.begin(self._by_hand)
         self._measure_modules()
 
     def fails(self) -> None:
@@ -105,21 +116,24 @@ class Fit:
                 self._targets.add(id(one))
                 self.session.measure_model(one, named=one is module)
 
-    def is_automatic(self) -> bool:
-        """Whether Lightning itself updates after each group of batches."""
-        return bool(self.trainer.lightning_module.automatic_optimization)
-
     # -- batches ------------------------------------------------------------------------------
 
     def is_training_fetcher(self, fetcher: Any) -> bool:
         """Whether a data fetcher gives this fit's training batches."""
-        loader = fetcher._combined_loader  # noqa: SLF001
-        return loader is not None and loader is self.trainer.fit_loop._combined_loader  # noqa: SLF001
+        self.loader = self.trainer.fit_loop._combined_loader  # noqa: SLF001
+        return self.loader is not None and fetcher._combined_loader is self.loader  # noqa: SLF001
 
     def opens(self) -> bool:
         """Whether a batch that is there now will be trained on."""
         # Weight averaging runs an epoch without backward, to renew batch statistics.
-        return self.window.is_training() and not self._automatic._skip_backward  # noqa: SLF001
+        return not self._automatic._skip_backward  # noqa: SLF001
+
+    def samples_in(self, batch: Any) -> int:
+        """Number of samples in a batch; 0 where it can't be told."""
+        try:
+            return self._samples(batch) or 0
+        except Exception:  # noqa: BLE001 - a batch may be anything
+            return 0
 
     def epoch_starts(self) -> None:
         """A new epoch: gradients of an unfinished group do not outlive the last one."""
@@ -128,28 +142,33 @@ class Fit:
         if self.window.group:
             self.window.drop()
         self._measure_modules()
+        self.window.begin_handlers()
 
     def batch_starts(self) -> None:
         """A batch is there; its window may be open already."""
-        if self.opens():
-            self.window.open()
+        st = self.window.st
+        if not st.window and st.framework == OWNED and self.opens():
+            self.window.open(0)
         if not self._described:
             self._describe_loaders()
 
     def batch_ends(self) -> None:
         """The batch is over."""
         window = self.window
-        if not window.is_open():
+        if not window.st.window or window.st.framework != OWNED:
             return
-        trainer = self.trainer
-        step = trainer.global_step
-        automatic = self.is_automatic()
-        if automatic and step == self._global_step:
-            window.suspend()
-            return
-        if automatic:
-            window.skip_update()
+        if self._by_hand:
+            step = self.trainer.global_step
+        else:
+            step = self._automatic.optim_progress.optimizer_steps
+            if step == self._global_step:
+                window.suspend()
+                return
+            self._global_step = step
         if not window.saw_forward():
             self.session.warn("forward", _NO_FORWARD, say=True)
-        self._global_step = step
-        window.close(step)
+        window.close(step, due=not self._by_hand)
+
+
+def _unknown(_batch: Any) -> None:
+    """The number of samples can't be told."""

@@ -21,6 +21,7 @@ from traceml_ai import api
 from traceml_ai.errors import TraceMLError
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations import _lightning_calls as calls
+from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
 
 __all__ = ["TraceMLCallback", "adapt", "init"]
@@ -71,6 +72,8 @@ class TraceMLCallback:
         'TraceMLCallback'
     """
 
+    fit: Fit | None = None  # what it reports to; set while a trainer that is measured has it
+
     def __new__(cls) -> TraceMLCallback:
         """Make an instance of the class that is a ``Callback`` as well."""
         made: TraceMLCallback = object.__new__(_concrete(cls))
@@ -89,31 +92,43 @@ class TraceMLCallback:
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """The module may have got new children."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
-            fit.epoch_starts()
+            try:
+                fit.epoch_starts()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                fit.window.fail("lightning", error)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """The callbacks after an epoch begin."""
+        fit = self.fit
+        if fit is not None and fit.window.is_training():
+            fit.window.begin_handlers()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch that did not go through ``batch_to_device`` opens its window here."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
-            fit.batch_starts()
+            try:
+                fit.batch_starts()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                fit.window.fail("lightning", error)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """The backward begins."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
             fit.window.begin_backward()
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """The backward is over."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
             fit.window.end_backward()
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """The optimizer begins."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
             fit.window.begin_optimizer(optimizer)
 
@@ -121,9 +136,12 @@ class TraceMLCallback:
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """The batch is over, and with it the step if an update was due."""
-        fit = attaching.fit_of(self)
+        fit = self.fit
         if fit is not None:
-            fit.batch_ends()
+            try:
+                fit.batch_ends()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                fit.window.fail("lightning", error)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The trainer gives up."""

@@ -119,6 +119,7 @@ class Books:
         "append_hot",
         "backwards",
         "batch_samples",
+        "by_hand",
         "chore",
         "clock",
         "cur",
@@ -195,6 +196,7 @@ class Books:
         self.stopped = False
         # Where we are.
         self.framework = NONE
+        self.by_hand = False  # in a framework: its user calls the optimizers, not its trainer
         self.window = False
         self.marked = False
         self.hand_open = False
@@ -482,6 +484,7 @@ class Books:
 
     def turn_off(self) -> None:
         """No call is timed from here on."""
+        self.framework = NONE
         self.ident = -1
         self.adoptable = False
         self.cur = OFF

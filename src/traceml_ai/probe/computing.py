@@ -107,7 +107,7 @@ class Computing(Fetching):
         if not self.window and not self.marked:
             self.open_window(now)
             before = RESIDUAL
-        if not acc[FETCHES]:
+        if not acc[FETCHES] and not self.framework:
             self.fresh_batches = 1
         if self.on_first_forward is not None:
             self.on_first_forward()
@@ -223,7 +223,7 @@ class Computing(Fetching):
     def leave_optimizer(self, before: int, optimizer: object, *, scaled: bool = False) -> None:
         """The outermost ``optimizer.step`` returned; ``took_effect`` says whether it updated."""
         if self.framework:
-            self._leave_framework_optimizer()
+            self._count_framework_update()
             return
         now = self.clock()
         acc = self.acc
@@ -244,7 +244,7 @@ class Computing(Fetching):
         if not self.marked:
             self.close_by_update(now, id(optimizer))
 
-    def _leave_framework_optimizer(self) -> None:
+    def _count_framework_update(self) -> None:
         """Count an update of a framework's step; the framework says when the phase ends."""
         self.in_optimizer = False
         if not self.window:
@@ -253,6 +253,15 @@ class Computing(Fetching):
             self.acc[UPDATES] += 1
         else:
             self.acc[FLAGS] |= SKIPPED_BIT
+        if self.by_hand and self.cur == OPTIMIZER:
+            self.leave_framework_optimizer()
+
+    def leave_framework_optimizer(self) -> None:
+        """The optimizer's phase ends before the batch does."""
+        self.advance()
+        if self.device is not None:
+            self.device.end()
+        self.cur = RESIDUAL
 
     def watch(self, optimizer: Any) -> Watch:
         """Look at an optimizer's parameters before its step."""

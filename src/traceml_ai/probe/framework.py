@@ -4,7 +4,9 @@ A trainer knows where its steps begin and end, which fetches are training's, and
 While it trains, nothing of that is inferred (`StepState.framework`): an adapter says it here. A step
 is one window; with gradient accumulation it is one for each microbatch of a group, summed.
 
-Every method returns at once when measuring was turned off, and no error of ours leaves them.
+No error of ours leaves a method. On the step path they are written out, as every call costs there,
+and book what `Books.advance` would: `begin` leaves the fast path of plain loops, and nothing enters
+it while a trainer owns the steps.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from traceml_ai.probe.columns import (
     FLAGS,
     FORWARD,
     GLOBAL_STEP,
+    H2D,
     HANDLERS,
     IDLE,
     INPUT,
     LOADER,
     NONE,
+    OPEN,
     OPTIMIZER,
     OWNED,
     PASS_CALL,
     RESIDUAL,
+    SAMPLES,
     SKIPPED_BIT,
     TAIL,
     UPDATES,
@@ -61,13 +66,14 @@ class Window:
         st: The process's step state.
     """
 
+    __slots__ = ("_backward", "_before", "batches", "dropped", "group", "st")
+
     def __init__(self, st: StepState) -> None:
         self.st = st
         self.group = False  # a step was begun and is not closed
         self.batches = 0  # its finished microbatches
         self.dropped = 0  # groups that were never finished
         self._before: _Before | None = None
-        self._watched: set[int] = set()
         self._backward: int | None = None
 
     @property
@@ -80,19 +86,14 @@ class Window:
         self.st.fail(probe, error)
 
     def is_training(self) -> bool:
-        """Whether the trainer trains, here and now."""
-        st = self.st
-        return st.framework in (OWNED, PASS_CALL) and st.ident == get_ident()
-
-    def is_open(self) -> bool:
-        """Whether a batch is being trained."""
-        return self.st.window and self.is_training()
+        """Whether the trainer trains."""
+        return self.st.framework in (OWNED, PASS_CALL)
 
     # -- the trainer --------------------------------------------------------------------------
 
     @safely
-    def begin(self) -> None:
-        """The trainer begins to train, on this thread."""
+    def begin(self, by_hand: bool) -> None:
+        """The trainer begins to train, on this thread; ``by_hand``: its user calls the optimizers."""
         st = self.st
         _end_inferred(st)
         self._before = _Before(st.ident, st.marked, st.on_missing_forward)
@@ -103,6 +104,7 @@ class Window:
         st.on_missing_forward = None
         st.train_iterator = 0
         st.framework = OWNED
+        st.by_hand = by_hand
         st.no_forward = True
 
     @safely
@@ -117,7 +119,7 @@ class Window:
         self._before = None
         st.ident, st.marked, st.on_missing_forward = before
         st.framework = NONE
-        st.no_forward = False
+        st.by_hand = st.no_forward = False
 
     @safely
     def abort(self) -> None:
@@ -136,33 +138,59 @@ class Window:
         st.discard()
         self.group, self.batches, self._backward = False, 0, None
         st.no_forward = True
-        st.cur = self._idle()
 
-    def _idle(self) -> int:
-        """The column of time that no one asked for; before the first step it is start-up."""
-        return HANDLERS if self.st.step else BETWEEN
+    # -- callbacks ----------------------------------------------------------------------------
+
+    @safely
+    def begin_handlers(self) -> None:
+        """The trainer calls its callbacks and loggers; before the first step that is start-up."""
+        st = self.st
+        if not st.window and st.step:
+            st.advance()
+            st.cur = HANDLERS
+
+    def end_handlers(self) -> None:
+        """The callbacks have returned."""
+        try:
+            st = self.st
+            if st.cur == HANDLERS:
+                now = st.clock()
+                st.acc[HANDLERS] += now - st.mark
+                st.mark = now
+                st.cur = BETWEEN
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     # -- batches ------------------------------------------------------------------------------
 
-    def begin_fetch(self) -> int:
-        """A training batch is fetched; returns what to end with."""
-        st = self.st
-        st.advance()
-        st.acc[BOUNDARIES] += 1
-        before, st.cur = st.cur, INPUT
-        st.in_fetch = True
-        return before
+    def begin_fetch(self) -> None:
+        """A training batch is fetched."""
+        try:
+            st = self.st
+            now = st.clock()
+            st.acc[st.cur] += now - st.mark
+            st.mark = now
+            st.cur = INPUT
+            st.in_fetch = True
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
-    @safely
     def end_fetch(self, first: bool) -> None:
         """The batch arrived; ``first``: of an epoch."""
-        st = self.st
-        st.advance()
-        st.in_fetch = False
-        st.acc[FETCHES] += 1
-        if first:
-            st.acc[FLAGS] |= FIRST_BIT
-        st.cur = st.base()
+        try:
+            st = self.st
+            now = st.clock()
+            acc = st.acc
+            acc[st.cur] += now - st.mark
+            st.mark = now
+            st.in_fetch = False
+            acc[FETCHES] += 1
+            acc[BOUNDARIES] += 1
+            if first:
+                acc[FLAGS] |= FIRST_BIT
+            st.cur = RESIDUAL if st.window else BETWEEN
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     @safely
     def end_epoch(self) -> None:
@@ -177,73 +205,102 @@ class Window:
 
     # -- windows ------------------------------------------------------------------------------
 
-    @safely
-    def open(self) -> None:
-        """A batch begins to be trained; nothing if it has begun."""
-        st = self.st
-        if st.window:
-            return
-        now = st.advance()
-        st.acc[BOUNDARIES] += 1
-        if self.group:
-            st.window = True
+    def open(self, samples: int, column: int = RESIDUAL) -> None:
+        """A batch begins to be trained, in ``column``."""
+        try:
+            st = self.st
+            now = st.clock()
+            acc = st.acc
+            acc[st.cur] += now - st.mark
+            st.mark = now
+            if not self.group:
+                self.group, self.batches = True, 0
+                acc[OPEN] = now
+                if st.device is not None:
+                    st.device.open()
+            if column == H2D and st.device is not None:
+                st.device.begin(H2D)
+            acc[SAMPLES] += samples
+            acc[BOUNDARIES] += 2
+            st.window = st.no_forward = True
+            st.fresh_batches = 1
+            st.cur = column
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
+
+    def end_transfer(self) -> None:
+        """The batch is where it is trained."""
+        try:
+            st = self.st
+            if not st.window:
+                return
+            now = st.clock()
+            st.acc[st.cur] += now - st.mark
+            st.mark = now
+            if st.device is not None:
+                st.device.end()
             st.cur = RESIDUAL
-        else:
-            st.open_window(now)
-            self.group, self.batches = True, 0
-            self._watched.clear()
-        st.fresh_batches = 1
-        st.no_forward = True
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     @safely
     def suspend(self) -> None:
         """The batch is over, the step is not."""
         st = self.st
         st.advance()
+        if st.cur == OPTIMIZER and st.device is not None:
+            st.device.end()
         st.window = False
-        st.cur = HANDLERS
+        st.cur = HANDLERS if st.step else BETWEEN
         self.batches += 1
 
-    @safely
-    def close(self, global_step: int) -> None:
-        """The step is over."""
-        st = self.st
-        now = st.advance()
-        acc = st.acc
-        acc[GLOBAL_STEP] = global_step + 1
-        st.rare = True
-        st.window = self.group = False
-        st.cur = HANDLERS
-        st.close(now)
+    def close(self, global_step: int, *, due: bool) -> None:
+        """The step is over; ``due``: an update was, so that none is a skipped one."""
+        try:
+            st = self.st
+            now = st.clock()
+            acc = st.acc
+            acc[st.cur] += now - st.mark
+            st.mark = now
+            if due and not acc[UPDATES]:
+                acc[FLAGS] |= SKIPPED_BIT
+            if st.cur == OPTIMIZER and st.device is not None:
+                st.device.end()
+            acc[GLOBAL_STEP] = global_step + 1
+            st.rare = True
+            st.window = self.group = False
+            st.cur = HANDLERS
+            st.close(now)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     def saw_forward(self) -> bool:
         """Whether a model call was seen in the step that is open."""
         return self.st.acc[FORWARD] > 0
 
-    @safely
-    def skip_update(self) -> None:
-        """An update was due and was not even tried."""
-        if not self.st.acc[UPDATES]:
-            self.st.acc[FLAGS] |= SKIPPED_BIT
-
     # -- phases -------------------------------------------------------------------------------
 
-    @safely
     def begin_calls(self, redirected: bool) -> None:
         """From here on model calls are forward; ``redirected``: not the first, it is the trainer's."""
-        st = self.st
-        if st.cur == OPTIMIZER:
-            # A closure that the optimizer evaluates again.
-            self._leave_optimizer()
-        st.no_forward = False
-        st.framework = PASS_CALL if redirected else OWNED
+        try:
+            st = self.st
+            if st.cur == OPTIMIZER:
+                st.leave_framework_optimizer()  # a closure that the optimizer evaluates again
+            st.no_forward = False
+            if redirected:
+                st.framework = PASS_CALL
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
-    @safely
     def end_calls(self) -> None:
         """Model calls are not forward any more."""
-        self.st.no_forward = True
-        if self.st.framework == PASS_CALL:
-            self.st.framework = OWNED
+        try:
+            st = self.st
+            st.no_forward = True
+            if st.framework == PASS_CALL:
+                st.framework = OWNED
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     @safely
     def begin_backward(self) -> None:
@@ -265,28 +322,16 @@ class Window:
         st = self.st
         if not st.window:
             return
-        st.advance()
-        st.acc[BOUNDARIES] += 1
-        if st.cur != OPTIMIZER and st.device is not None:
+        now = st.clock()
+        st.acc[st.cur] += now - st.mark
+        st.mark = now
+        if st.device is not None and st.cur != OPTIMIZER:
             st.device.begin(OPTIMIZER)
         st.cur = OPTIMIZER
-        # Once a step: an optimizer that evaluates a closure again has changed the parameters by then.
-        if id(optimizer) not in self._watched:
-            self._watched.add(id(optimizer))
+        watch = st.watches.get(id(optimizer))
+        # A closure may have made the gradients only now, so that the right parameter can be followed.
+        if watch is None or watch.bare:
             st.watch(optimizer)
-
-    @safely
-    def end_optimizer(self) -> None:
-        """The optimizer's phase is over before the batch is."""
-        if self.st.window and self.st.cur == OPTIMIZER:
-            self._leave_optimizer()
-
-    def _leave_optimizer(self) -> None:
-        st = self.st
-        st.advance()
-        if st.device is not None:
-            st.device.end()
-        st.cur = RESIDUAL
 
     # -- something else -----------------------------------------------------------------------
 

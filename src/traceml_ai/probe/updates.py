@@ -29,6 +29,7 @@ class Watch:
         "_values",
         "_version",
         "_writes_data",
+        "bare",
         "optimizer",
         "versioned",
     )
@@ -38,6 +39,7 @@ class Watch:
         self._ref: Any = None
         self._version = 0
         self.versioned = False
+        self.bare = False  # no parameter had a gradient when we looked
         self._writes_data = False
         self._compared = False
         self._values: Any = None
@@ -62,6 +64,7 @@ class Watch:
                 self._ref = None
                 return
             self._ref = weakref.ref(parameter)
+            self.bare = parameter.grad is None
         self._version = parameter._version  # noqa: SLF001
         if not self.versioned and self._calls < _COMPARED_CALLS:
             self._calls += 1
