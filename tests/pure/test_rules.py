@@ -9,7 +9,7 @@ import pytest
 
 from fakes import MS, SEEN, Header, Run
 from traceml_ai.analyze.drift import Drift
-from traceml_ai.analyze.hosts import CpuFacts, MemoryFacts
+from traceml_ai.analyze.hosts import CpuFacts, HostFacts, MemoryFacts
 from traceml_ai.diagnose import catalogue, words, workers
 from traceml_ai.diagnose.cost import Saving, estimate, severity_of
 from traceml_ai.diagnose.provider import signals_of, view_run
@@ -99,6 +99,27 @@ def test_a_slowdown_needs_every_one_of_its_conditions() -> None:
     assert not slowed(superiority=0.8, share_superiority=1.0, other_growth_ns=10 * MS)
     assert not slowed(before_ns=0)
     assert not slowed(before_ns=0.1 * MS, after_ns=0.2 * MS)
+
+
+def slowed_on_a_busy_host(own_cores: float, **values: Any) -> bool:
+    base = signals(Run().steps(100))
+    host = HostFacts(99.0, 100.0, None, None, None)
+    cpu = CpuFacts(own_cores, None, steady=True)
+    return slowdown.meets_conditions(
+        replace(base, drift=drift(**values), host=host, cpu=cpu, usable_cpus=2.0)
+    )
+
+
+def test_other_programs_on_the_host_ask_for_a_larger_slowdown_of_one_phase() -> None:
+    assert slowed_on_a_busy_host(0.9)
+    assert not slowed_on_a_busy_host(0.9, after_ns=16 * MS, lowest_late_ns=15 * MS)
+    assert slowed_on_a_busy_host(1.9, after_ns=16 * MS, lowest_late_ns=15 * MS)
+
+
+def test_that_all_phases_grew_is_no_news_where_other_programs_run() -> None:
+    alike = {"after_ns": 30 * MS, "lowest_late_ns": 29 * MS, "other_growth_ns": 10 * MS}
+    assert slowed_on_a_busy_host(1.9, **alike)
+    assert not slowed_on_a_busy_host(0.9, **alike)
 
 
 def test_a_step_that_is_all_one_phase_grew_in_it() -> None:

@@ -14,7 +14,7 @@ from traceml_ai.collect.notes import Notes
 from traceml_ai.schema.samples import HostSample
 
 PSS_EVERY_S = 5.0
-PSS_PER_ELAPSED = 1 / 20
+PSS_PER_ELAPSED = 1 / 40
 """A short run gets more of them: sixteen tell a leak from a cache that fills."""
 PSS_BUDGET = 0.01
 """Share of time for reading PSS: the kernel walks the page tables of every worker for it."""
