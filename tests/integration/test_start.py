@@ -111,8 +111,8 @@ PROGRAMS = {
             print(train())
         import torch
         from torch.utils.data import DataLoader
-        functions = [DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__, torch.save]
-        functions += [torch.autograd.backward, torch.autograd.grad, torch.optim.SGD.step]
+        functions = [DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__]
+        functions += [torch.save, torch.autograd.backward, torch.autograd.grad, torch.optim.SGD.step]
         print([f.__code__.co_filename.split("site-packages")[-1] for f in functions])
         print([str(c) for c in gc.callbacks if "traceml" in str(c)], threading.active_count())
         print(traceml.summary(), traceml.final_summary(), traceml.wrap_dataloader_fetch([1]))
