@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from traceml_ai import api
@@ -45,8 +46,9 @@ class ThroughputMonitor:
     one, so snapshots are disjoint.
 
     Args:
-        device: Where the monitored work runs, a ``torch.device`` or a string. Devices other than the CPU are synchronised when a
-            phase ends, as its time would otherwise be that of queueing the work.
+        device: Where the monitored work runs, a ``torch.device`` or a string. Devices other than
+            the CPU are synchronised when a phase ends, as its time would otherwise be that of
+            queueing the work.
         record_every_n_steps: Steps between snapshots; None disables everything, synchronisation
             included.
         clock: Returns seconds; for tests.
@@ -229,7 +231,12 @@ class _Phase:
         if self._of_run is not None:
             self._of_run.__enter__()
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._of_run is not None:
             self._of_run.__exit__(kind, error, trace)
         self._monitor._left(self._name, self._begin, failed=kind is not None)  # noqa: SLF001
