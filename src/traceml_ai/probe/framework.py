@@ -57,6 +57,8 @@ class Aside(NamedTuple):
     cur: int
     framework: int
     no_forward: bool
+    marked: bool
+    on_missing_forward: Any
 
 
 class Window:
@@ -347,9 +349,12 @@ class Window:
             st.enter(st.eval_column() if evaluates else st.base()),
             st.framework,
             st.no_forward,
+            st.marked,
+            st.on_missing_forward,
         )
         st.framework = ASIDE
-        st.no_forward = True
+        st.no_forward = st.marked = True  # nothing is inferred
+        st.on_missing_forward = None
         return before
 
     @safely
@@ -357,8 +362,7 @@ class Window:
         """The trainer goes on where it was."""
         st = self.st
         st.leave(before.cur)
-        st.framework = before.framework
-        st.no_forward = before.no_forward
+        _, st.framework, st.no_forward, st.marked, st.on_missing_forward = before
 
 
 def _end_inferred(st: StepState) -> None:

@@ -64,7 +64,7 @@ class Watch:
                 self._ref = None
                 return
             self._ref = weakref.ref(parameter)
-            self.bare = parameter.grad is None
+        self.bare = parameter.grad is None
         self._version = parameter._version  # noqa: SLF001
         if not self.versioned and self._calls < _COMPARED_CALLS:
             self._calls += 1
