@@ -168,6 +168,7 @@ def plain(loop: Loop, hand: Hand, torch: Any) -> None:
     for i, (fetch_end, (x, y)) in enumerate(fetched(make_loader(loop.steps, torch), hand)):
         with window():
             hand.open(now() if loop.marked else fetch_end)
+            warm_up(i)
             optimizer.zero_grad()
             a = now()
             logits = model(x)
@@ -188,6 +189,12 @@ def plain(loop: Loop, hand: Hand, torch: Any) -> None:
             validate(model, held_out, torch)
 
 
+def warm_up(step: int) -> None:
+    """Make the first step so long that both sides leave it out: TraceML looks for the model in it."""
+    if step == 0:
+        time.sleep(0.4)
+
+
 def validate(model: Any, loader: Any, torch: Any) -> None:
     model.eval()
     with torch.no_grad():
@@ -200,13 +207,14 @@ def accumulating(loop: Loop, hand: Hand, torch: Any) -> None:
     model, lossf = make_model(loop, torch), torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     batches = iter(make_loader(4 * loop.steps, torch))
-    for _ in range(loop.steps):
+    for i in range(loop.steps):
         for micro in range(4):
             a = now()
             x, y = next(batches)
             b = now()
             if micro == 0:
                 hand.open(b)
+                warm_up(i)
             hand.add("later_wait" if micro else "input_wait", a, b)
             c = now()
             logits = model(x)
@@ -230,8 +238,9 @@ def lbfgs(loop: Loop, hand: Hand, torch: Any) -> None:
     optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=3, history_size=3)
     # One batch all along: on others a direction may lead upwards, and LBFGS then leaves all as it is.
     x, y = next(iter(make_loader(1, torch)))
-    for fetch_end, _ in fetched(make_loader(loop.steps, torch), hand):
+    for i, (fetch_end, _) in enumerate(fetched(make_loader(loop.steps, torch), hand)):
         hand.open(fetch_end)
+        warm_up(i)
 
         def closure(x: Any = x, y: Any = y) -> Any:
             optimizer.zero_grad()
@@ -334,7 +343,8 @@ def measure(name: str, loop: Loop) -> tuple[list[Row], Wall]:
 def compare(name: str, summary: dict[str, Any], rows: list[dict[str, int]]) -> list[Row]:
     section = summary["step_time"]
     assert section["steps"] + section["warmup_steps"] == len(rows), "a step was missed"
-    # The same steps on both sides.
+    # The same steps on both sides, the first of them on neither.
+    assert section["warmup_steps"] > 0
     steady = rows[section["warmup_steps"] :]
     hand = {phase: sum(row.get(phase, 0) for row in steady) / len(steady) / 1e3 for phase in PHASES}
     step_us = sum(hand.values()) - hand["between_steps"]

@@ -79,7 +79,9 @@ def write(folder: str, steps: int) -> float:
     from traceml_ai.spool.writer import Identity, StepLogWriter
 
     begin = time.perf_counter()
-    writer = StepLogWriter(folder, Identity(4242, -1, -1, 1, START_NS, time.time_ns()))
+    # In larger segments than usual: nobody reads meanwhile, and the log is bounded by their number.
+    who = Identity(4242, -1, -1, 1, START_NS, time.time_ns())
+    writer = StepLogWriter(folder, who, capacity=16_384)
     for hot, values in records(steps):
         (writer.append_hot if hot else writer.append)(values)
     writer.close()
