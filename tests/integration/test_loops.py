@@ -37,8 +37,8 @@ class Loop(NamedTuple):
         return int(self.steps[:, INDEX[column]].sum())
 
     def ms(self, column: str) -> float:
-        """Mean of a column over the steps but for the first two, which find the model."""
-        return float(self.steps[2:, INDEX[column]].mean()) / 1e6
+        """Median of a column over the steps but for the first two, which find the model."""
+        return float(np.median(self.steps[2:, INDEX[column]])) / 1e6
 
     def all_ms(self, column: str) -> float:
         return self.total(column) / 1e6
@@ -277,7 +277,7 @@ def test_forward_is_the_outermost_call_once(loops: Mapping[str, Loop], name: str
     loop = loops[name]
 
     assert loop.seen("forward_ns") >= 28
-    assert 1.9 < loop.ms("forward_ns") < 3.5
+    assert 1.9 < loop.ms("forward_ns") < 3.9  # twice would be 4
 
 
 def test_averages_teachers_and_losses_are_not_forward(loops: Mapping[str, Loop]) -> None:

@@ -284,8 +284,9 @@ def test_the_users_sitecustomize_runs_as_ever(tmp_path: Path, text: str) -> None
     path = write(tmp_path, "train.py", textwrap.dedent(TRAIN) + program)
     env = {"PYTHONPATH": str(tmp_path / "site")}
 
-    plain = run(tmp_path, [sys.executable, str(path)], env)
-    traced = run(tmp_path, traceml(str(path)), env)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(run, tmp_path, c, env) for c in ([sys.executable, str(path)], traceml(str(path)))]
+        plain, traced = (each.result() for each in both)
 
     # The launcher and collector is a Python process too, and runs it before it starts the program.
     first = text.count("print") * (plain.stdout.splitlines()[0] + "\n")
