@@ -205,17 +205,30 @@ class Stage:
         return [_columns(record) for record in self.log.records]
 
 
+class Token:
+    """A loader's iterator: can be referred to weakly, as a real one."""
+
+
+class Loader:
+    """A loader that starts in ``us`` and gives one iterator, without holding on to it."""
+
+    def __init__(self, stage: Stage, us: int, token: Token) -> None:
+        self._stage = stage
+        self._us = us
+        self._tokens = [token]
+
+    def iterator(self) -> Token:
+        """Start, and hand the iterator over."""
+        self._stage.spend(self._us)
+        return self._tokens.pop()
+
+
 class Iteration:
     """One pass over a loader."""
 
-    def __init__(self, stage: Stage, loader: object, us: int) -> None:
-        self.token = object()
-
-        def iterator() -> object:
-            stage.spend(us)
-            return self.token
-
-        stage._iter(type("Loader", (), {"iterator": lambda _self: iterator()})())
+    def __init__(self, stage: Stage, _loader: object, us: int) -> None:
+        self.token = Token()
+        stage._iter(Loader(stage, us, self.token))
 
 
 def _step(optimizer: Optimizer, body: Callable[[], None]) -> None:

@@ -366,7 +366,7 @@ def test_a_hand_written_update_ends_at_the_next_batch() -> None:
 
 def test_looking_for_the_model_is_our_time_and_counted_once() -> None:
     stage = Stage(optimizers=0)
-    stage.st.on_missing_forward = stage.wait(500)
+    stage.st.on_missing_forward = lambda _wrt: stage.spend(500)
     for _ in range(4):
         stage.spend(30)
         stage.backward(40)

@@ -11,6 +11,8 @@ are cold, and this halves what a step costs.
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -92,12 +94,19 @@ def _no_log(_values: list[int]) -> None:
 class Iteration:
     """One pass over one loader: its role, and how many batches it gave."""
 
-    __slots__ = ("fetches", "loader", "role")
+    __slots__ = ("_iterator", "fetches", "loader", "role")
 
-    def __init__(self, loader: object = None) -> None:
+    def __init__(self, loader: object = None, iterator: object = None) -> None:
         self.role = UNKNOWN
         self.fetches = 0
         self.loader = loader  # only until its role is known
+        self._iterator: Callable[[], object] | None = None
+        with contextlib.suppress(TypeError):  # not every iterator can be referred to weakly
+            self._iterator = weakref.ref(iterator)
+
+    def is_over(self) -> bool:
+        """Whether nobody holds the iterator any more: no further batch will come of it."""
+        return self._iterator is not None and self._iterator() is None
 
 
 class Books:
@@ -125,6 +134,7 @@ class Books:
         "cur",
         "device",
         "fetched",
+        "foreign",
         "framework",
         "fresh_batches",
         "gc_before",
@@ -187,6 +197,7 @@ class Books:
         self.acc = ZERO[:]
         self.cur = BETWEEN
         self.mark = clock()
+        self.foreign = 0  # backwards on other threads than the measured one
         self.adoptable = True  # no backward on the training thread yet
         self.log: Log | None = None
         self.step = 0
@@ -226,7 +237,7 @@ class Books:
         self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step
         self.append_hot: Callable[[list[int]], None] = _no_log
         self.rare = False  # a column beyond the hot ones was written in this step
-        self.on_missing_forward: Callable[[], None] | None = None
+        self.on_missing_forward: Callable[[object], None] | None = None
         self.on_first_forward: Callable[[], None] | None = None
         self.on_loader: Callable[[object], None] | None = None
         self.on_fail: Callable[[str, BaseException], None] | None = None
@@ -391,23 +402,27 @@ class Books:
         self.fresh_batches = 0
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        self.mark = end = self.clock()
-        acc[OWN] = end - now
+        self.book_own()  # up to here, less a collection that came in between
         self.stage = self.next_stage()
 
     def close_plain(self, now: int) -> None:
         """Write a plain step from its time stamps."""
         raw = self.raw
+        # A collection may come at any time from here on, and finds the books between steps.
+        self.stage = GENERAL
+        self.mark = now
         raw[0] = now
         self.append_hot(raw)
         self.step += 1
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        self.mark = end = self.clock()
-        raw[8] = end - now
-        raw[9] = end
-        if self.stage != GENERAL:  # a chore may have turned us off
-            self.stage = IDLE
+        end = self.clock()
+        if self.rare or self.ident == -1:
+            self.book_own()
+            return
+        raw[8] = end - self.mark
+        raw[9] = self.mark = end
+        self.stage = IDLE
 
     def trains(self, iteration: Iteration) -> None:
         """A step followed the pending fetch: this loader is training input."""
@@ -480,7 +495,8 @@ class Books:
         """An error of ours: stop measuring, for good, and leave the training alone."""
         self.turn_off()
         if self.on_fail is not None:
-            self.on_fail(probe, error)
+            with contextlib.suppress(Exception):  # telling is not worth harming
+                self.on_fail(probe, error)
 
     def turn_off(self) -> None:
         """No call is timed from here on."""

@@ -31,7 +31,6 @@ from traceml_ai.probe.columns import (
     SPLIT_AFTER_STEPS,
     TAIL,
     UPDATES,
-    VALIDATION,
 )
 from traceml_ai.probe.fetching import Fetching
 from traceml_ai.probe.safety import safely
@@ -96,13 +95,16 @@ class Computing(Fetching):
         if self.pending is not None and evaluates and not self.in_optimizer:
             self.pending.role = EVAL
             self.pending.loader = None
-            self.not_training(VALIDATION)
+            self.not_training(self.eval_column())
         if self.hand_open and (evaluates or not self.batch_is_fetched()):
             self.end_hand_step()
         before = self.cur
-        if evaluates or not (grad or self.window):
+        if evaluates:
             self.cur = self.eval_column()
             self.rare = True
+            return before
+        if not grad and not self.window:
+            self.cur = BETWEEN  # a rollout, say: no training, and no evaluation either
             return before
         if not self.window and not self.marked:
             self.open_window(now)
@@ -129,13 +131,14 @@ class Computing(Fetching):
             self.device.end()
         self.cur = before if cur in (FORWARD, BETWEEN) else TAIL
 
-    def adopt(self, ident: int) -> bool:
-        """The first backward of the process runs on another thread: that one trains.
+    def adopt_or_count(self, ident: int) -> bool:
+        """A backward runs on another thread. The first one of the process means that thread trains.
 
         Returns:
             Whether the thread is the measured one now. What it did before is not known.
         """
-        if self.step or self.marked:
+        if not self.adoptable or self.step or self.marked:
+            self.foreign += 1
             return False
         self.ident = ident
         self.advance()
@@ -173,8 +176,14 @@ class Computing(Fetching):
                 self.device.begin(BACKWARD)
         return before
 
-    def leave_backward(self, before: int, *, was_forward: bool) -> None:
-        """The outermost backward returned."""
+    def leave_backward(self, before: int, *, was_forward: bool, wrt: object = None) -> None:
+        """The outermost backward returned.
+
+        Args:
+            before: What `enter_backward` returned.
+            was_forward: Whether it ran inside a forward.
+            wrt: What `autograd.grad` differentiated with respect to.
+        """
         now = self.clock()
         acc = self.acc
         acc[self.cur] += now - self.mark
@@ -191,7 +200,7 @@ class Computing(Fetching):
             acc[MICROBATCHES] += 1
             self.fresh_batches -= 1
         if not acc[FORWARD] and self.on_missing_forward is not None:
-            self.on_missing_forward()
+            self.on_missing_forward(wrt)
             self.book_own()
             now = self.mark
         if self.marked or self.in_optimizer:
@@ -277,11 +286,6 @@ class Computing(Fetching):
         if watch.versioned and watch.parameter is not None:
             self.versioned[id(optimizer)] = watch.parameter
         return changed
-
-    def plain_parameter(self) -> Any:
-        """The parameter that shows whether the plain optimizer's step took effect, or None."""
-        reference = self.versioned.get(self.plain_optimizer)
-        return None if reference is None else reference()
 
     @safely
     def leave_odd_optimizer(self, optimizer: Any, changed: bool) -> None:

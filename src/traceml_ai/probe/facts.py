@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import weakref
 from typing import Any
 
 from traceml_ai.schema.facts import LoaderFacts, ProbeWarning, ProcessFacts
@@ -23,6 +24,7 @@ class Facts:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._described: weakref.WeakSet[Any] = weakref.WeakSet()
         self.values: ProcessFacts = {
             "pid": os.getpid(),
             "framework": "pytorch",
@@ -49,7 +51,13 @@ class Facts:
         return True
 
     def add_loader(self, loader: Any) -> None:
-        """Describe one training loader, once per description."""
+        """Describe one training loader, once: its length may be a computation of the user's."""
+        try:
+            if loader in self._described:
+                return
+            self._described.add(loader)
+        except TypeError:  # neither hashable nor weakly referable
+            return
         described = describe_loader(loader)
         known = self.values["loaders"]
         if described not in known and len(known) < _MAX_LOADERS:
@@ -64,7 +72,7 @@ class Facts:
                 json.dump(self.values, file)
             os.chmod(temporary, 0o600)
             os.replace(temporary, path)
-        except (OSError, TypeError, ValueError):
+        except Exception:  # noqa: BLE001 - never worth the training
             return
 
 

@@ -26,7 +26,6 @@ from traceml_ai.probe.columns import (
     TAIL,
     TRAIN,
     UNKNOWN,
-    VALIDATION,
 )
 from traceml_ai.probe.safety import safely
 
@@ -38,14 +37,19 @@ class Fetching(Books):
 
     def new_iteration(self, iterator: object, loader: object = None) -> None:
         """A loader was asked for a new pass; ``iterator`` may be an old one (persistent workers)."""
-        if self.pending is not None:
+        pending = self.pending
+        if pending is not None and (pending.loader is loader or pending.is_over()):
             # A batch was looked at and nothing came of it, or an evaluation was left early.
-            self.not_training(VALIDATION if self.forward_since_pending() else BETWEEN)
+            self.not_training(self._column_of_pending())
         if len(self.iterations) >= MAX_ITERATIONS:
             self.iterations.clear()
         self.iterator = id(iterator)
         self.train_iterator = 0
-        self.iteration = self.iterations[id(iterator)] = Iteration(loader)
+        self.iteration = self.iterations[id(iterator)] = Iteration(loader, iterator)
+
+    def _column_of_pending(self) -> int:
+        """What the time since the pending fetch was, now that no backward followed it."""
+        return self.eval_column() if self.forward_since_pending() else BETWEEN
 
     def _iteration_of(self, iterator: object) -> Iteration:
         found = self.iterations.get(id(iterator))
@@ -88,7 +92,7 @@ class Fetching(Books):
         """Remember the books as they are, so that this batch can still be taken out of training."""
         if self.pending is iteration and self.forward_since_pending():
             # A model call and no backward: somebody evaluates with gradients on.
-            self.not_training(VALIDATION)
+            self.not_training(self.eval_column())
         if self.pending is None:
             self.pending = iteration
             self.snapshot = self.acc[:]
@@ -158,7 +162,7 @@ class Fetching(Books):
         self.in_fetch = False
         self.cur = before
         if self.pending is iteration:
-            self.not_training(VALIDATION if self.forward_since_pending() else BETWEEN)
+            self.not_training(self._column_of_pending())
 
     @safely
     def abort_fetch(self, before: int) -> None:

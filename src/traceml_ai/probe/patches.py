@@ -52,6 +52,10 @@ Wrapped = Callable[..., Any]
 _MISSING = object()
 
 
+def _gone() -> None:
+    """A reference to nothing."""
+
+
 class Patches:
     """Attributes that were replaced, so that they can be put back in reverse order."""
 
@@ -167,9 +171,8 @@ def timed_call(
         is_compiling: ``torch.compiler.is_compiling``, first so that a compiler that traces a
             nested call folds this function away.
     """
-    # What torch names the function that `__call__` is; keeps bound methods picklable.
-    name = "_wrapped_call_impl" if inner is None else "__call__"
 
+    @functools.wraps(inner or module.__call__)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807, PLR0911 - a call less
         call = inner or module.__call__
         if is_compiling() or st.no_forward:
@@ -212,7 +215,6 @@ def timed_call(
             st.fail("forward", error)
         return out
 
-    __call__.__name__ = name
     return __call__
 
 
@@ -229,7 +231,7 @@ def timed_backward(
     def backward(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or st.in_backward or st.stage == IN_BACKWARD:
             return inner(*args, **kwargs)
-        if get_ident() != st.ident and not (st.adoptable and st.adopt(get_ident())):
+        if get_ident() != st.ident and not st.adopt_or_count(get_ident()):
             return inner(*args, **kwargs)
         if st.stage == FORWARDED:
             st.stage = IN_BACKWARD
@@ -257,12 +259,19 @@ def timed_backward(
                 st.raised(before)
                 raise
         try:
-            st.leave_backward(before, was_forward=was_forward)
+            st.leave_backward(before, was_forward=was_forward, wrt=_wrt(inner, args, kwargs))
         except Exception as error:  # noqa: BLE001
             st.fail("backward", error)
         return out
 
     return backward
+
+
+def _wrt(inner: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    """The inputs of a call of ``autograd.grad``."""
+    if inner.__name__ != "grad":
+        return None
+    return kwargs.get("inputs", args[1] if len(args) > 1 else None)
 
 
 def timed_step(
@@ -278,7 +287,7 @@ def timed_step(
         if is_compiling() or get_ident() != st.ident:
             return inner(self, *args, **kwargs)
         if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
-            parameter = st.plain_parameter()
+            parameter = st.versioned.get(st.plain_optimizer, _gone)()
             if parameter is not None:
                 raw = st.raw
                 version = parameter._version  # noqa: SLF001

@@ -37,6 +37,7 @@ _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
 _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
 _CALIBRATION_CALLS = 400
+_MANY_FOREIGN = 5
 _LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
@@ -65,6 +66,7 @@ class Session:
         self.which = Which()
         self.origin = (begin, time_ns())
         self._discoveries = 0
+        self._discover_from = 0  # steps
         self._levels: list[Any] = []
         self._patched_classes: set[type] = set()
         self._optimizers: list[weakref.ref[Any]] = []
@@ -139,8 +141,11 @@ class Session:
                 self._new_optimizer(optimizer)
 
     def _new_optimizer(self, optimizer: Any) -> None:
-        self.st.optimizers = len(self._optimizers) + 1
-        self._optimizers.append(weakref.ref(optimizer))
+        self._optimizers.append(weakref.ref(optimizer, self._optimizer_is_gone))
+        self.st.optimizers = len(self._optimizers)
+        self._discoveries, self._discover_from = 0, self.st.step
+        if self.which.forward:
+            self.st.on_missing_forward = self._find_model
         kind = type(optimizer)
         names = self.facts.values["optimizers"]
         if kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
@@ -153,6 +158,12 @@ class Session:
             self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
+
+    def _optimizer_is_gone(self, reference: weakref.ref[Any]) -> None:
+        """An optimizer was deleted; a loop may go on with updates by hand."""
+        if reference in self._optimizers:
+            self._optimizers.remove(reference)
+            self.st.optimizers = len(self._optimizers)
 
     def reinstall(self, which: Which) -> None:
         """Time other calls than before (`init` with a mode of its own)."""
@@ -223,14 +234,15 @@ class Session:
         )
         self.patches.set(kind, "__call__", call)
 
-    def _find_model(self) -> None:
+    def _find_model(self, wrt: object = None) -> None:
         """A backward without a model call: find what is trained."""
-        if self.st.step < self._next_discovery():
+        if self.st.step - self._discover_from < self._next_discovery():
             return
         self._discoveries += 1
         try:
-            held = (id(p) for o in self._live() for g in o.param_groups for p in g["params"])
-            roots = trained_roots(self.torch.nn.Module, held)
+            held = [id(p) for o in self._live() for g in o.param_groups for p in g["params"]]
+            inputs = wrt if isinstance(wrt, (list, tuple)) else ()
+            roots = trained_roots(self.torch.nn.Module, [*held, *map(id, inputs)])
             # Roots that were found before and not called since are containers: go one level down.
             if roots and all(id(r) in self.st.targets for r in roots):
                 roots = self._levels = children_of(self._levels or roots)
@@ -303,6 +315,8 @@ class Session:
         framed = values["framework"] != "pytorch"
         values["mode"] = "marked" if self.st.marked or framed else "inferred"
         values["aborted_steps"] = self.st.aborted
+        if self.st.foreign >= _MANY_FOREIGN:
+            self.facts.warn("thread", "another thread trains too; only the first one is measured")
         self.facts.write()
 
     # -- trouble and the end ------------------------------------------------------------------
