@@ -21,7 +21,7 @@ SCRIPTS = Path(__file__).with_name("scripts")
 def test_a_fit_that_ends_badly_keeps_its_steps(
     end: str, status: str, aborted: int, run_script: Runner, tmp_path: Path
 ) -> None:
-    run = run_script("ends.py", tmp_path, end)
+    run = run_script("ends.py", tmp_path, "lightning", end)
     assert run.code == (-9 if end == "kill" else 1)
     section = run.summary["run"]
     assert section["status"] == status
@@ -33,7 +33,7 @@ def test_a_fit_that_ends_badly_keeps_its_steps(
 def test_lightnings_own_launchers_give_two_ranks_in_one_summary(
     strategy: str, run_script: Runner, tmp_path: Path
 ) -> None:
-    run = run_script("ranks.py", tmp_path, strategy)
+    run = run_script("ranks.py", tmp_path, "lightning", strategy)
     assert run.code == 0, run.out
     section = run.summary["run"]
     assert section["world_size"] == 2
@@ -59,7 +59,7 @@ def test_lightnings_own_launchers_give_two_ranks_in_one_summary(
 def test_what_is_not_attached_to_is_said_once_and_trains_as_ever(
     why: str, says: str, run_both: Runner, tmp_path: Path
 ) -> None:
-    traced, plain = run_both("declined.py", tmp_path, why)
+    traced, plain = run_both("declined.py", tmp_path, "lightning", why)
     assert (traced.code, plain.code) == (0, 0), traced.out
     assert traced.out.count(says) == 1
     assert traced.found == plain.found
@@ -67,7 +67,7 @@ def test_what_is_not_attached_to_is_said_once_and_trains_as_ever(
 
 
 def test_compiled_modules_are_measured_at_their_outer_call(run_both: Runner, tmp_path: Path) -> None:
-    traced, plain = run_both("compiled.py", tmp_path)
+    traced, plain = run_both("compiled.py", tmp_path, "lightning")
     for case, found in traced.found.items():
         assert "raised" not in found, found["raised"]
         assert found == plain.found[case]
@@ -83,7 +83,7 @@ def test_the_adapter_does_not_import_lightning() -> None:
 
 
 def test_by_hand_without_a_collector_says_so_and_trains(run_script: Runner, tmp_path: Path) -> None:
-    run = run_script("by_hand.py", tmp_path, traced=False)
+    run = run_script("by_hand.py", tmp_path, "lightning", traced=False)
     assert run.code == 0, run.out
     assert run.out.count("no collector for this process") == 1
     assert run.found == {"global_step": 3}

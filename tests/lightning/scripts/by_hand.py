@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 
-sys.argv[2:] = ["lightning"]
 from _kit import Small, fit, loader
 
 from traceml_ai.integrations import lightning as traceml_lightning

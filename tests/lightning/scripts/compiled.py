@@ -1,9 +1,7 @@
 """Compiled modules: as a child, and the whole LightningModule. A backend that compiles nothing is enough."""
 
-import sys
 import time
 
-sys.argv[2:] = ["lightning", *sys.argv[2:]]
 import torch
 from _kit import L, Small, case, fit, loader, main, nn, seen
 

@@ -1,9 +1,7 @@
 """Fits that are not attached to; each is said once, and trains as ever."""
 
-import sys
-
-sys.argv[2:] = ["lightning", *sys.argv[2:]]
 import json
+import sys
 from pathlib import Path
 
 from _kit import NAMESPACE, L, Small, fit, loader

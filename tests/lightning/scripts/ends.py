@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 
-sys.argv[2:] = ["lightning", *sys.argv[2:]]
 from _kit import Small, fit, loader
 
 END = sys.argv[3]

@@ -3,7 +3,6 @@
 import sys
 import time
 
-sys.argv[2:] = ["lightning", *sys.argv[2:]]
 from _kit import Small, fit, loader, nn
 
 
