@@ -12,7 +12,7 @@ from typing import Any
 
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
-from traceml_ai.probe.columns import CHECKPOINT, H2D, HANDLERS, OWNED, RESIDUAL_CHECKPOINT
+from traceml_ai.probe.columns import ASIDE, CHECKPOINT, H2D, HANDLERS, LOADER, OWNED, RESIDUAL_CHECKPOINT
 
 Wrapped = Callable[..., Any]
 _FIT = "fit"
@@ -37,6 +37,8 @@ def install(adapter: Adapter) -> None:
         (evaluation, "run", _evaluating),
         (prediction, "run", _evaluating),
         (fetcher, "__next__", _fetching),
+        (fetcher, "__iter__", _starting),
+        (fetcher, "teardown", _starting),
         (strategy, "batch_to_device", _transferring),
         (strategy, "training_step", _stepping),
         (trainer, "save_checkpoint", _saving),
@@ -146,6 +148,23 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
         return batch
 
     return __next__
+
+
+def _starting(adapter: Adapter, inner: Wrapped) -> Wrapped:
+    """A loader's workers stop, and start again for the next epoch."""
+    st = adapter.session.st
+
+    @functools.wraps(inner)
+    def restart(self: Any) -> Any:
+        if st.framework == ASIDE or not attaching.is_measured_thread(adapter):
+            return inner(self)
+        before = st.enter_safely(LOADER, LOADER)
+        try:
+            return inner(self)
+        finally:
+            st.leave_safely(before)
+
+    return restart
 
 
 def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:

@@ -1,7 +1,8 @@
 # label: EPOCH_START_STALL
 # also: INPUT_BOUND OUTSIDE_HEAVY
-# Workers are started anew in each of many short epochs.
+# check: time.between_by_cause.loader_s > 0.7 * time.between_steps_s
+# Epochs of ten steps, and two workers that stop and start anew for each.
 from _parts import Net, batches, fit
 
 if __name__ == "__main__":
-    fit(Net(), batches(20, num_workers=2), max_epochs=8)
+    fit(Net(), batches(10, 32, num_workers=2), max_epochs=12)
