@@ -27,6 +27,7 @@ from traceml_ai.probe.columns import (
     OPTIMIZER,
     USER_0,
 )
+from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.session import Session, Which
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
@@ -346,3 +347,8 @@ def summary() -> dict[str, float | str]:
     from traceml_ai.report.flat import flatten
 
     return flatten(whole)
+
+
+if sessions.current is not None:
+    # This module was not loaded when measuring began.
+    hide_from_compilers(sessions.current.torch)

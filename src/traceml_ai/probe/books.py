@@ -143,6 +143,7 @@ class Books:
         "hand_open",
         "ident",
         "in_backward",
+        "in_closure",
         "in_fetch",
         "in_optimizer",
         "iteration",
@@ -215,6 +216,7 @@ class Books:
         self.in_backward = False
         self.in_fetch = False
         self.in_optimizer = False
+        self.in_closure = False  # a backward ran inside this `optimizer.step`
         self.took_effect = False
         self.fetched = False  # a training batch was fetched since the last close
         self.fresh_batches = 0  # fetched, and no backward yet

@@ -138,7 +138,7 @@ class Computing(Fetching):
             Whether the thread is the measured one now. What it did before is not known.
         """
         if not self.adoptable or self.step or self.marked:
-            self.foreign += 1
+            self.foreign += self.ident != -1
             return False
         self.ident = ident
         self.advance()
@@ -203,7 +203,10 @@ class Computing(Fetching):
             self.on_missing_forward(wrt)
             self.book_own()
             now = self.mark
-        if self.marked or self.in_optimizer:
+        if self.in_optimizer:
+            self.in_closure = True
+            return
+        if self.marked:
             return
         if not self.optimizers or self.backwards > HAND_AFTER_BACKWARDS:
             acc[FLAGS] |= NO_OPTIMIZER_BIT
@@ -225,7 +228,7 @@ class Computing(Fetching):
         if self.device is not None:
             self.device.begin(OPTIMIZER)
         self.in_optimizer = True
-        self.took_effect = False
+        self.took_effect = self.in_closure = False
         self.cur = OPTIMIZER
         return before
 
@@ -245,7 +248,7 @@ class Computing(Fetching):
         effect = self.took_effect
         if effect:
             acc[UPDATES] += 1
-        elif not scaled:
+        elif not (scaled or self.in_closure):
             return
         else:
             acc[FLAGS] |= SKIPPED_BIT

@@ -77,11 +77,7 @@ class Facts:
 
 
 def describe_loader(loader: Any) -> LoaderFacts:
-    """A loader's settings as its attributes tell them."""
-    try:
-        batches: int | None = len(loader)
-    except Exception:  # noqa: BLE001 - user code; a stream has no length
-        batches = None
+    """A loader's settings as its attributes tell them; nothing of the user's is called."""
     context = getattr(loader, "multiprocessing_context", None)
     facts: LoaderFacts = {
         "kind": type(loader).__name__,
@@ -90,7 +86,6 @@ def describe_loader(loader: Any) -> LoaderFacts:
         "persistent_workers": bool(getattr(loader, "persistent_workers", False)),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
         "pin_memory": bool(getattr(loader, "pin_memory", False)),
-        "batches": batches,
         "multiprocessing_context": None if context is None else type(context).__name__,
     }
     return facts

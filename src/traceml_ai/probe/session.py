@@ -21,6 +21,7 @@ from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks
 from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
+from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
 from traceml_ai.probe.discover import children_of, live_instances, trained_roots
 from traceml_ai.probe.facts import Facts, describe_torch, precision
@@ -36,7 +37,8 @@ _DISCOVER_AT_STEPS = (0, 1, 2, 4, 8, 16, 64)
 _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
 _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
-_CALIBRATION_CALLS = 400
+_CALIBRATION_CALLS = 15
+_CACHE_BYTES = 2 << 20
 _MANY_FOREIGN = 5
 _LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
@@ -93,6 +95,7 @@ class Session:
     def install(self, which: Which) -> None:
         """Put the timed calls in place."""
         begin = perf_counter_ns()
+        hide_from_compilers(self.torch)
         self.which = which
         torch, st, ident = self.torch, self.st, get_ident
         compiling = torch.compiler.is_dynamo_compiling
@@ -161,9 +164,9 @@ class Session:
 
     def _optimizer_is_gone(self, reference: weakref.ref[Any]) -> None:
         """An optimizer was deleted; a loop may go on with updates by hand."""
-        if reference in self._optimizers:
+        with contextlib.suppress(ValueError):
             self._optimizers.remove(reference)
-            self.st.optimizers = len(self._optimizers)
+        self.st.optimizers = len(self._optimizers)
 
     def reinstall(self, which: Which) -> None:
         """Time other calls than before (`init` with a mode of its own)."""
@@ -239,6 +242,7 @@ class Session:
         if self.st.step - self._discover_from < self._next_discovery():
             return
         self._discoveries += 1
+        begin = perf_counter_ns()
         try:
             held = [id(p) for o in self._live() for g in o.param_groups for p in g["params"]]
             inputs = wrt if isinstance(wrt, (list, tuple)) else ()
@@ -253,6 +257,7 @@ class Session:
         except Exception as error:  # noqa: BLE001
             self.st.on_missing_forward = None
             self.warn("forward", f"the model could not be looked for ({_name(error)})")
+        self.facts.values["attach_cost_ns"] += perf_counter_ns() - begin
 
     def _next_discovery(self) -> float:
         if self._discoveries >= len(_DISCOVER_AT_STEPS):
@@ -426,17 +431,20 @@ def calibrate(torch: Any) -> int:
     st = StepState(ident=get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled)
     wrapped = timed.timed_backward(st, nothing, get_ident, torch.compiler.is_dynamo_compiling)
     costs = []
-    for _ in range(3):
+    cold, other = bytearray(_CACHE_BYTES), bytes(_CACHE_BYTES)
+    for _ in range(_CALIBRATION_CALLS):
+        # In a training loop the caches are cold between two of our calls.
+        cold[:] = other
         begin = perf_counter_ns()
-        for _ in range(_CALIBRATION_CALLS):
-            nothing()
+        nothing()
         middle = perf_counter_ns()
-        for _ in range(_CALIBRATION_CALLS):
-            st.stage = FORWARDED
-            wrapped()
+        cold[:] = other
+        st.stage = FORWARDED
+        start = perf_counter_ns()
+        wrapped()
         end = perf_counter_ns()
-        costs.append((end - middle) - (middle - begin))
-    return max(0, min(costs) // _CALIBRATION_CALLS)
+        costs.append((end - start) - (middle - begin))
+    return max(0, sorted(costs)[len(costs) // 2])
 
 
 def _read_back(device: DeviceTimer) -> None:

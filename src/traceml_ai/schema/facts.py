@@ -18,7 +18,6 @@ class LoaderFacts(TypedDict, total=False):
     persistent_workers: bool
     prefetch_factor: int | None
     pin_memory: bool
-    batches: int | None  # None: the loader has no length
     multiprocessing_context: str | None
 
 
