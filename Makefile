@@ -32,10 +32,11 @@ demo: $(READY)
 
 # Fast suites first: a broken rule should not wait for a training run.
 test: $(READY)
-	$(BIN)/python -m coverage run -m pytest tests --ignore tests/launch --ignore tests/integration --ignore tests/labelled
+	$(BIN)/python -m coverage run -m pytest tests --ignore tests/launch --ignore tests/integration --ignore tests/lightning --ignore tests/labelled
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m pytest tests/launch
 	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/lightning
 	$(BIN)/python -m pytest tests/labelled
 
 check: $(READY)

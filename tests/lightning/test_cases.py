@@ -50,3 +50,6 @@ def test_the_run_is_described(namespace: str, runs: Runs) -> None:
     assert run["strategy"] == "SingleDeviceStrategy"
     assert "lightning" in run["versions"]
     assert "Small" in run["model"]
+    # No accelerator, no device memory: not a zero.
+    memory = runs[namespace][0].summary["step_memory"]
+    assert memory["diagnosis"] == "NO_DATA"
