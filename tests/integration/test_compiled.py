@@ -6,14 +6,7 @@ import pytest
 
 from integration.harness import SCRIPTS, Pair, both, checks_of, same
 
-_FRAMES = "a compiler takes frames of TraceML's for the user's code: set_code_exec_strategy(SKIP) for them"
-STILL_OPEN = {
-    "check_names_of_a_compiled_models_inputs": _FRAMES,
-    "check_compiled_optimizer_step": _FRAMES,
-    "check_compiled_whole_step": _FRAMES,
-    "check_compiled_function_with_autograd_grad": _FRAMES,
-    "check_disabled_function": _FRAMES,
-}
+STILL_OPEN: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module")

@@ -159,10 +159,7 @@ COUNTS = {
     "trains_after_inference": (60, 60, 60, 60),
     "two_epochs_on_one_loader_with_inference_between": (60, 60, 60, 60),
 }
-STILL_OPEN = {
-    "update_by_hand_after_an_optimizer_is_gone": "an optimizer that is gone still counts as one",
-    "nested_loaders": "what is waited for an outer loader's batch is no input wait once the inner one begins",
-}
+STILL_OPEN: dict[str, str] = {}
 ABORTED = {
     "error_caught_in_a_batch": 1,
     "error_in_the_backward_is_caught": 2,
@@ -194,10 +191,7 @@ def test_counts_are_exact(loops: Mapping[str, Loop], name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    _cases(
-        COUNTS,
-        {"much_garbage": "a collection during a chore of ours is booked twice"},
-    ),
+    _cases(COUNTS, {}),
 )
 def test_time_is_booked_once_and_never_negative(loops: Mapping[str, Loop], name: str) -> None:
     steps = loops[name].steps
@@ -245,7 +239,6 @@ def test_validation_between_steps_is_no_input(loops: Mapping[str, Loop], name: s
     assert loop.all_ms("input_wait_ns") < 0.2 * VALIDATED[name]
 
 
-@pytest.mark.xfail(reason="a validation's first fetch and call in a marked step are booked between steps")
 def test_validation_inside_a_marked_step_is_residual(loops: Mapping[str, Loop]) -> None:
     loop = loops["validation_inside_marked_steps"]
 
@@ -303,13 +296,7 @@ SEEN = {
 
 @pytest.mark.parametrize(
     "name",
-    _cases(
-        SEEN,
-        {
-            "twelve_folds_with_a_new_model_each": "models are looked for seven times in a process",
-            "autograd_grad_only": "a model is only found by gradients in .grad or by an optimizer",
-        },
-    ),
+    _cases(SEEN, {}),
 )
 def test_forward_is_seen(loops: Mapping[str, Loop], name: str) -> None:
     assert loops[name].seen("forward_ns") >= SEEN[name]
@@ -362,8 +349,6 @@ def test_inference_is_no_training(loops: Mapping[str, Loop]) -> None:
 def test_training_on_several_threads_is_said_in_words(loops: Mapping[str, Loop]) -> None:
     """The one whose backward came first is measured; that others train beside it must be said."""
     loop = loops["training_on_several_threads"]
-    if not loop.facts.get("warnings"):
-        pytest.xfail("nothing says that training on other threads is not measured")
     assert "thread" in loop.facts["warnings"][0]["message"]
 
 

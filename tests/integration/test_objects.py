@@ -7,7 +7,6 @@ import pytest
 from integration.harness import SCRIPTS, Pair, both, checks_of, same
 
 STILL_OPEN = {
-    "check_signature_of_a_model": "the wrapper of a model's class shows its own signature",
     "check_warnings_from_inside_a_backward_point_at_the_users_line": (
         "the wrapper around autograd.backward is one more frame for a warning's stacklevel"
     ),

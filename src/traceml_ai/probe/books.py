@@ -131,6 +131,7 @@ class Books:
         "by_hand",
         "chore",
         "clock",
+        "closing",
         "cur",
         "device",
         "fetched",
@@ -220,6 +221,7 @@ class Books:
         self.took_effect = False
         self.fetched = False  # a training batch was fetched since the last close
         self.fresh_batches = 0  # fetched, and no backward yet
+        self.closing = False  # a record is being written: a collection now is part of our work
         self.gc_since = 0
         self.gc_before = BETWEEN
         # Which loader, which model, which optimizers.
@@ -380,6 +382,7 @@ class Books:
 
     def close(self, now: int) -> None:
         """Write the record of the step that ends now."""
+        self.closing = True
         acc = self.acc
         if self.pending is not None:
             self.trains(self.pending)
@@ -404,27 +407,24 @@ class Books:
         self.fresh_batches = 0
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        self.book_own()  # up to here, less a collection that came in between
+        self.book_own()
         self.stage = self.next_stage()
+        self.closing = False
 
     def close_plain(self, now: int) -> None:
         """Write a plain step from its time stamps."""
+        self.closing = True
         raw = self.raw
-        # A collection may come at any time from here on, and finds the books between steps.
-        self.stage = GENERAL
-        self.mark = now
         raw[0] = now
         self.append_hot(raw)
         self.step += 1
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        end = self.clock()
-        if self.rare or self.ident == -1:
-            self.book_own()
-            return
-        raw[8] = end - self.mark
-        raw[9] = self.mark = end
-        self.stage = IDLE
+        self.mark = end = self.clock()
+        raw[8] = end - now
+        raw[9] = end
+        self.stage = IDLE if self.ident != -1 else GENERAL  # a chore may have turned us off
+        self.closing = False
 
     def trains(self, iteration: Iteration) -> None:
         """A step followed the pending fetch: this loader is training input."""

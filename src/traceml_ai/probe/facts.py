@@ -39,6 +39,7 @@ class Facts:
             "dropped_groups": 0,
             "clean_exit": False,
             "window_open": False,
+            "attach_cost_ns": 0,
         }
 
     def warn(self, probe: str, message: str) -> bool:

@@ -304,36 +304,42 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
-    @safely
     def begin_backward(self) -> None:
         """The backward of a microbatch begins; calls of autograd inside it are part of it."""
-        st = self.st
-        if st.window and not st.in_backward:
-            self._backward = st.enter_backward()
+        try:
+            st = self.st
+            if st.window and not st.in_backward:
+                self._backward = st.enter_backward()
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
-    @safely
     def end_backward(self) -> None:
         """The backward is over."""
-        before, self._backward = self._backward, None
-        if before is not None:
-            self.st.leave_backward(before, was_forward=True)
+        try:
+            before, self._backward = self._backward, None
+            if before is not None:
+                self.st.leave_backward(before, was_forward=True)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
-    @safely
     def begin_optimizer(self, optimizer: Any) -> None:
         """Gradients are ready: the rest of the batch is the optimizer's, until another phase begins."""
-        st = self.st
-        if not st.window:
-            return
-        now = st.clock()
-        st.acc[st.cur] += now - st.mark
-        st.mark = now
-        if st.device is not None and st.cur != OPTIMIZER:
-            st.device.begin(OPTIMIZER)
-        st.cur = OPTIMIZER
-        watch = st.watches.get(id(optimizer))
-        # A closure may have made the gradients only now, so that the right parameter can be followed.
-        if watch is None or watch.bare:
-            st.watch(optimizer)
+        try:
+            st = self.st
+            if not st.window:
+                return
+            now = st.clock()
+            st.acc[st.cur] += now - st.mark
+            st.mark = now
+            if st.device is not None and st.cur != OPTIMIZER:
+                st.device.begin(OPTIMIZER)
+            st.cur = OPTIMIZER
+            watch = st.watches.get(id(optimizer))
+            # A closure may have made the gradients only now, so that the right parameter can be followed.
+            if watch is None or watch.bare:
+                st.watch(optimizer)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.st.fail("framework", error)
 
     # -- something else -----------------------------------------------------------------------
 

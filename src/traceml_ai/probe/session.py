@@ -40,6 +40,9 @@ _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "version
 _CALIBRATION_CALLS = 15
 _CACHE_BYTES = 2 << 20
 _MANY_FOREIGN = 5
+# Looking for a model walks over every object: a third of a second, and then a hundredth of the time.
+_LOOKING_NS = 300_000_000
+_LOOKING_SHARE = 100
 _LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
@@ -69,6 +72,7 @@ class Session:
         self.origin = (begin, time_ns())
         self._discoveries = 0
         self._discover_from = 0  # steps
+        self._looked_ns = 0
         self._levels: list[Any] = []
         self._patched_classes: set[type] = set()
         self._optimizers: list[weakref.ref[Any]] = []
@@ -120,7 +124,7 @@ class Session:
         gc.callbacks.append(self._on_gc)
         self._restore_excepthook = tracebacks.install()
         self.pair_ns = self.facts.values["own_pair_ns"] = calibrate(torch)
-        self.facts.values["attach_cost_ns"] = perf_counter_ns() - begin
+        self.facts.values["attach_cost_ns"] += perf_counter_ns() - begin
 
     def _install_optimizer(self) -> None:
         torch, st, ident = self.torch, self.st, get_ident
@@ -144,7 +148,7 @@ class Session:
                 self._new_optimizer(optimizer)
 
     def _new_optimizer(self, optimizer: Any) -> None:
-        self._optimizers.append(weakref.ref(optimizer, self._optimizer_is_gone))
+        self._optimizers.append(weakref.ref(optimizer, self._when_gone))
         self.st.optimizers = len(self._optimizers)
         self._discoveries, self._discover_from = 0, self.st.step
         if self.which.forward:
@@ -161,6 +165,10 @@ class Session:
             self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
+
+    def _when_gone(self, reference: weakref.ref[Any]) -> None:
+        with contextlib.suppress(Exception):  # runs wherever an object happens to die
+            self._optimizer_is_gone(reference)
 
     def _optimizer_is_gone(self, reference: weakref.ref[Any]) -> None:
         """An optimizer was deleted; a loop may go on with updates by hand."""
@@ -239,10 +247,13 @@ class Session:
 
     def _find_model(self, wrt: object = None) -> None:
         """A backward without a model call: find what is trained."""
+        begin = perf_counter_ns()
         if self.st.step - self._discover_from < self._next_discovery():
             return
+        allowed = _LOOKING_NS + (begin - self.origin[0]) // _LOOKING_SHARE
+        if self._looked_ns > allowed:
+            return
         self._discoveries += 1
-        begin = perf_counter_ns()
         try:
             held = [id(p) for o in self._live() for g in o.param_groups for p in g["params"]]
             inputs = wrt if isinstance(wrt, (list, tuple)) else ()
@@ -257,7 +268,8 @@ class Session:
         except Exception as error:  # noqa: BLE001
             self.st.on_missing_forward = None
             self.warn("forward", f"the model could not be looked for ({_name(error)})")
-        self.facts.values["attach_cost_ns"] += perf_counter_ns() - begin
+        self._looked_ns += perf_counter_ns() - begin
+        self.facts.values["looking_for_model_ns"] = self._looked_ns
 
     def _next_discovery(self) -> float:
         if self._discoveries >= len(_DISCOVER_AT_STEPS):

@@ -145,6 +145,8 @@ class StepState(Computing):
     @safely
     def gc_start(self) -> None:
         """A collection begins on the training thread."""
+        if self.closing:
+            return
         self.gc_since = self.advance()
         self.rare = True
         self.gc_before = self.cur
@@ -154,6 +156,8 @@ class StepState(Computing):
     @safely
     def gc_stop(self) -> None:
         """A collection ended."""
+        if not self.gc_since:
+            return
         now = self.advance()
         self.cur = self.gc_before
         if self.window and self.gc_since:

@@ -57,6 +57,7 @@ class ProcessFacts(TypedDict, total=False):
     exception: str | None  # class name of the exception that ended the script
     threw_at_step: int | None
     attach_cost_ns: int  # what attaching cost this process
+    looking_for_model_ns: int  # what finding the trained modules cost, in total
     own_pair_ns: int  # calibrated cost of one timed call
     trace_stopped_at_step: int | None  # --trace-max-steps reached
     host_memory_own_bytes: int
