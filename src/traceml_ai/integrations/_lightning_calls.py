@@ -12,7 +12,16 @@ from typing import Any
 
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
-from traceml_ai.probe.columns import ASIDE, CHECKPOINT, H2D, HANDLERS, LOADER, OWNED, RESIDUAL_CHECKPOINT
+from traceml_ai.probe.columns import (
+    ASIDE,
+    CHECKPOINT,
+    H2D,
+    HANDLERS,
+    LOADER,
+    OWNED,
+    RESIDUAL,
+    RESIDUAL_CHECKPOINT,
+)
 
 Wrapped = Callable[..., Any]
 _FIT = "fit"
@@ -176,10 +185,14 @@ def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
         fit = adapter.fit
         if fit is None or st.framework != OWNED or fit.strategy is not self or batch is None:
             return inner(self, batch, *args, **kwargs)
-        if st.window or not fit.opens():
+        if st.window or fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
             return inner(self, batch, *args, **kwargs)
         window = fit.window
-        window.open(fit.samples_in(batch), H2D)
+        try:
+            samples = batch[0].shape[0]
+        except Exception:  # noqa: BLE001 - another kind of batch
+            samples = fit.samples_in(batch)
+        window.open(samples, H2D)
         try:
             return inner(self, batch, *args, **kwargs)
         finally:
@@ -197,6 +210,12 @@ def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
         fit = adapter.fit
         if fit is None or not st.window or st.framework != OWNED or fit.strategy is not self:
             return inner(self, *args, **kwargs)
+        if fit.ordinary and st.cur == RESIDUAL:
+            st.no_forward = False
+            try:
+                return inner(self, *args, **kwargs)
+            finally:
+                st.no_forward = True
         fit.window.begin_calls(fit.redirected)
         before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
         try:

@@ -37,7 +37,8 @@ class Fit:
         self.loader: Any = None  # the trainer's combined training loader
         self.redirected = False  # the strategy wraps the module, and calls it through the wrapper
         self.compiled = False  # training_step itself is compiled
-        self._automatic: Any = None
+        self.ordinary = True  # neither
+        self.automatic: Any = None  # Lightning's loop of automatic optimization
         self._by_hand = False
         self._samples = session.st.batch_samples or _unknown
         self._global_step = 0
@@ -76,11 +77,12 @@ class Fit:
         """The loop begins."""
         trainer = self.trainer
         module = trainer.lightning_module
-        self._automatic = trainer.fit_loop.epoch_loop.automatic_optimization
+        self.automatic = trainer.fit_loop.epoch_loop.automatic_optimization
         self._by_hand = not module.automatic_optimization
         self._global_step = trainer.global_step
         self.redirected = self.strategy.model is not module
         self.compiled = getattr(module, "_compiler_ctx", None) is not None
+        self.ordinary = not (self.redirected or self.compiled)
         self.window.begin(self._by_hand)
         self._measure_modules()
 
@@ -126,7 +128,7 @@ class Fit:
     def opens(self) -> bool:
         """Whether a batch that is there now will be trained on."""
         # Weight averaging runs an epoch without backward, to renew batch statistics.
-        return not self._automatic._skip_backward  # noqa: SLF001
+        return not self.automatic._skip_backward  # noqa: SLF001
 
     def samples_in(self, batch: Any) -> int:
         """Number of samples in a batch; 0 where it can't be told."""
@@ -160,7 +162,7 @@ class Fit:
         if self._by_hand:
             step = self.trainer.global_step
         else:
-            step = self._automatic.optim_progress.optimizer_steps
+            step = self.automatic.optim_progress.optimizer_steps
             if step == self._global_step:
                 window.suspend()
                 return

@@ -365,6 +365,8 @@ class Books:
 
     def next_stage(self) -> int:
         """After a step was closed in the books: whether the next one may be plain."""
+        if self.framework:
+            return GENERAL
         raw = self.raw
         raw[RAW["own"]] = self.acc[OWN]
         raw[RAW["begin"]] = self.mark

@@ -256,6 +256,22 @@ class Computing(Fetching):
         if not self.marked:
             self.close_by_update(now, id(optimizer))
 
+    @safely
+    def count_update(self, optimizer: Any, changed: bool) -> None:
+        """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""
+        if not changed:
+            watch = self.watches.get(id(optimizer))
+            # The followed parameter may have been frozen meanwhile: then it tells nothing, but if
+            # others have gradients, they were updated.
+            if watch is None or watch.optimizer() is not optimizer:
+                changed = True
+            elif watch.is_stale():
+                watch.look()
+                changed = not watch.bare
+            self.versioned.pop(id(optimizer), None)
+        self.took_effect = changed
+        self._count_framework_update()
+
     def _count_framework_update(self) -> None:
         """Count an update of a framework's step; the framework says when the phase ends."""
         self.in_optimizer = False

@@ -283,9 +283,20 @@ def timed_step(
     """Time an optimizer class's ``step``, the outermost call only."""
 
     @functools.wraps(inner)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912 - a call less
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0911, PLR0912 - a call less
         if is_compiling() or get_ident() != st.ident:
             return inner(self, *args, **kwargs)
+        if st.framework and not st.in_optimizer:
+            parameter = st.versioned.get(id(self), _gone)()
+            if parameter is not None:
+                version = parameter._version  # noqa: SLF001
+                st.in_optimizer = True
+                try:
+                    out = inner(self, *args, **kwargs)
+                finally:
+                    st.in_optimizer = False
+                st.count_update(self, parameter._version != version)  # noqa: SLF001
+                return out
         if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
             parameter = st.versioned.get(st.plain_optimizer, _gone)()
             if parameter is not None:

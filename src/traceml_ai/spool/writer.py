@@ -136,7 +136,17 @@ class StepLogWriter:
 
     def append(self, values: Sequence[int]) -> None:
         """Add one record of `N_COLUMNS` integers."""
-        self._add(values, self._pack)
+        n = self._in_segment
+        if n >= self._capacity:
+            self._add(values, self._pack)
+            return
+        view = self._segment.map
+        offset = self._offset
+        self._pack(view, offset, *values)
+        self._offset = offset + RECORD_BYTES
+        self._in_segment = n = n + 1
+        self._store(view, layout.COUNT, n)
+        self.count += 1
 
     def append_hot(self, values: Sequence[int]) -> None:
         """Add one record of which only the first `HOT_COLUMNS` are not zero; costs half as much."""
