@@ -175,6 +175,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)  # the other processors are for decoding, in both profiles
     L.seed_everything(0)
     folder = options.data_dir or write_photographs(Path(tempfile.gettempdir()) / "traceml-photographs")
     data = Photographs(folder / "train", options.image_size)
