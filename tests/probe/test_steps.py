@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -374,7 +375,7 @@ def test_looking_for_the_model_is_our_time_and_counted_once() -> None:
     assert [r["own"] for r in records[1:]] == [500, 500, 500]
     assert records[2]["backward"] == 40
     assert records[2]["residual_other"] == 30
-    for earlier, later in zip(records, records[1:], strict=False):
+    for earlier, later in itertools.pairwise(records):
         total = sum(later[n.removesuffix("_ns")] for n in EXCLUSIVE_COLUMNS)
         assert total == (later["close_ns"] - earlier["close_ns"]) // 1000
 
