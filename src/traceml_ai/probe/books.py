@@ -129,6 +129,7 @@ class Books:
         "backwards",
         "batch_samples",
         "by_hand",
+        "candidate",
         "chore",
         "clock",
         "closing",
@@ -233,6 +234,7 @@ class Books:
         self.snapshot: list[int] | None = None
         self.snapshot_window = False
         self.targets: dict[int, object] = {}
+        self.candidate: Callable[[], Any] | None = None  # a model called last, not measured yet
         self.step_optimizers: list[int] = []
         self.single = 0
         self.repeats = 0

@@ -9,6 +9,7 @@ everything up to the next batch is added to it.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from traceml_ai.probe.columns import (
@@ -77,6 +78,11 @@ class Computing(Fetching):
                 self.leave(before)
         except Exception as error:  # noqa: BLE001
             self.fail("between steps", error)
+
+    @safely
+    def note_unmeasured(self, module: object) -> None:
+        """A model of a measured one's class was called: it may be the next to be trained."""
+        self.candidate = weakref.ref(module)
 
     def enter_forward(self, training: bool) -> int:
         """The outermost call of a measured model begins."""

@@ -12,7 +12,7 @@ import gc
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["children_of", "live_instances", "trained_roots"]
+__all__ = ["children_of", "holds_trained_parameter", "live_instances", "trained_roots"]
 
 
 def _kinds(base: type) -> set[type]:
@@ -44,6 +44,21 @@ def _is_trained(thing: Any, trained: frozenset[int]) -> bool:
     return any(
         p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None)) for p in own.values()
     )
+
+
+def holds_trained_parameter(thing: Any, trained: Iterable[int]) -> bool:
+    """Whether a module, or one inside it, holds a trained parameter; see `trained_roots`."""
+    ids = frozenset(trained)
+    open_, known = [thing], {id(thing)}
+    while open_:
+        one = open_.pop()
+        if _is_trained(one, ids):
+            return True
+        for child in _submodules(one):
+            if id(child) not in known:
+                known.add(id(child))
+                open_.append(child)
+    return False
 
 
 def trained_roots(module: type, trained: Iterable[int] = ()) -> list[Any]:

@@ -179,7 +179,10 @@ def timed_call(
             return call(self, *args, **kwargs)
         if st.stage >= IN_FORWARD and st.stage != IN_OPTIMIZER:
             return call(self, *args, **kwargs)
-        if get_ident() != st.ident or id(self) not in st.targets:
+        if get_ident() != st.ident:
+            return call(self, *args, **kwargs)
+        if id(self) not in st.targets:
+            st.note_unmeasured(self)
             return call(self, *args, **kwargs)
         if st.stage == OPENED and st.grad_enabled():
             raw = st.raw

@@ -23,7 +23,12 @@ from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
-from traceml_ai.probe.discover import children_of, live_instances, trained_roots
+from traceml_ai.probe.discover import (
+    children_of,
+    holds_trained_parameter,
+    live_instances,
+    trained_roots,
+)
 from traceml_ai.probe.facts import Facts, describe_torch, precision
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
@@ -148,7 +153,7 @@ class Session:
                 self._new_optimizer(optimizer)
 
     def _new_optimizer(self, optimizer: Any) -> None:
-        self._optimizers.append(weakref.ref(optimizer, self._when_gone))
+        self._optimizers.append(weakref.ref(optimizer, _quietly(self._optimizer_is_gone)))
         self.st.optimizers = len(self._optimizers)
         self._discoveries, self._discover_from = 0, self.st.step
         if self.which.forward:
@@ -165,10 +170,6 @@ class Session:
             self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
-
-    def _when_gone(self, reference: weakref.ref[Any]) -> None:
-        with contextlib.suppress(Exception):  # runs wherever an object happens to die
-            self._optimizer_is_gone(reference)
 
     def _optimizer_is_gone(self, reference: weakref.ref[Any]) -> None:
         """An optimizer was deleted; a loop may go on with updates by hand."""
@@ -247,6 +248,8 @@ class Session:
 
     def _find_model(self, wrt: object = None) -> None:
         """A backward without a model call: find what is trained."""
+        if self._take_candidate():
+            return
         begin = perf_counter_ns()
         if self.st.step - self._discover_from < self._next_discovery():
             return
@@ -270,6 +273,18 @@ class Session:
             self.warn("forward", f"the model could not be looked for ({_name(error)})")
         self._looked_ns += perf_counter_ns() - begin
         self.facts.values["looking_for_model_ns"] = self._looked_ns
+
+    def _take_candidate(self) -> bool:
+        """Measure the model that was called last, if it is trained: another fold's, say."""
+        model = None if self.st.candidate is None else self.st.candidate()
+        self.st.candidate = None
+        if model is None:
+            return False
+        held = (id(p) for o in self._live() for g in o.param_groups for p in g["params"])
+        if not holds_trained_parameter(model, held):
+            return False
+        self.measure_model(model)
+        return True
 
     def _next_discovery(self) -> float:
         if self._discoveries >= len(_DISCOVER_AT_STEPS):
@@ -465,6 +480,16 @@ def _read_back(device: DeviceTimer) -> None:
         if device.finish():
             return
         sleep(_LAST_POLL_S)
+
+
+def _quietly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """For what runs wherever an object happens to die."""
+
+    def quiet(reference: Any) -> None:
+        with contextlib.suppress(Exception):
+            method(reference)
+
+    return quiet
 
 
 def _nothing() -> None:
