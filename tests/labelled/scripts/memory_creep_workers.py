@@ -14,7 +14,7 @@ class Remembering(torch.utils.data.Dataset):
         self.decoded = {}
 
     def __len__(self):
-        return 520 * 16
+        return 800 * 16
 
     def __getitem__(self, index):
         time.sleep(0.0015)
