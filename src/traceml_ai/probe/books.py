@@ -174,7 +174,6 @@ class Books:
         "stage",
         "step",
         "step_optimizers",
-        "stopped",
         "targets",
         "took_effect",
         "train_iterator",
@@ -207,7 +206,6 @@ class Books:
         self.aborted = 0
         self.backwards = 0  # since the last update
         self.optimizers = 0  # optimizer objects that exist
-        self.stopped = False
         # Where we are.
         self.framework = NONE
         self.by_hand = False  # in a framework: its user calls the optimizers, not its trainer

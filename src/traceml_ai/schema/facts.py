@@ -55,7 +55,6 @@ class ProcessFacts(TypedDict, total=False):
     clean_exit: bool  # the interpreter reached its exit handlers
     window_open: bool  # a step was open at that moment
     exception: str | None  # class name of the exception that ended the script
-    threw_at_step: int | None
     attach_cost_ns: int  # what attaching cost this process
     looking_for_model_ns: int  # what finding the trained modules cost, in total
     own_pair_ns: int  # calibrated cost of one timed call
