@@ -122,12 +122,12 @@ class Stage:
         """``iter(loader)``."""
         return Iteration(self, loader, us)
 
-    def fetch(self, iteration: Iteration, us: int, samples: int = 4) -> None:
+    def fetch(self, iteration: Iteration, us: int, batch: object = (0, 0, 0, 0)) -> None:
         """``next(iterator)``."""
 
-        def inner() -> list[int]:
+        def inner() -> object:
             self.spend(us)
-            return [0] * samples
+            return batch
 
         self._inner_next = inner
         self._next(iteration.token)

@@ -528,3 +528,26 @@ def test_an_evaluation_with_gradients_on_is_validation(stage: Stage) -> None:
     stage.ordinary(train)
     assert phases(last(stage)) == (10, 20, 40, 5)
     assert last(stage)["between_validation"] == 480
+
+
+class Rows:
+    """A batch that is one tensor, as far as counting its samples looks at it."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, _index: int) -> Rows:
+        return Rows(*self.shape[1:])
+
+
+def test_a_batch_that_is_one_tensor_has_as_many_samples_as_rows(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    for _ in range(30):
+        stage.fetch(batches, 10, Rows(8, 64))
+        stage.forward(20)
+        stage.backward(40)
+        stage.step(5)
+    assert {r["samples"] for r in stage.records()} == {8}

@@ -101,7 +101,8 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
             if st.stage == IN_FETCH:
                 raw[OPEN] = raw[FETCH_END] = clock()
                 try:
-                    raw[SAMPLES] = data[0].shape[0]
+                    # A list of tensors is what `default_collate` makes of tuples.
+                    raw[SAMPLES] = data[0].shape[0] if type(data) is list else st.samples_in(data)
                 except Exception:  # noqa: BLE001 - another kind of batch
                     raw[SAMPLES] = st.samples_in(data)
                 st.stage = FETCHED if st.marked else OPENED
