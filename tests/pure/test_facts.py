@@ -304,7 +304,7 @@ def test_overhead_is_our_own_work_per_step() -> None:
 
 @pytest.mark.parametrize("n", [1, 119, 121, 512, 513, 30_000])
 def test_the_series_covers_the_whole_run_in_few_points(n: int) -> None:
-    found = curves.series(aggregate(Run().steps(n)))
+    found = curves.series(aggregate(Run().steps(n)), None)
     assert len(found.mean_ns) <= curves.MAX_POINTS
     assert sum(found.steps) == n
     assert found.first_step[0] == 0
@@ -313,7 +313,7 @@ def test_the_series_covers_the_whole_run_in_few_points(n: int) -> None:
 def test_a_single_slow_step_of_a_long_run_stays_in_the_series() -> None:
     forward = np.full(30_000, 3.0)
     forward[20_000] = 900
-    assert max(curves.series(aggregate(Run().steps(30_000, forward=forward))).max_ns) > 900 * MS
+    assert max(curves.series(aggregate(Run().steps(30_000, forward=forward)), None).max_ns) > 900 * MS
 
 
 @pytest.mark.parametrize("n", [30, 700, 30_000])

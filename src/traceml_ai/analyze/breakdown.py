@@ -82,7 +82,7 @@ def break_down(
     names = user_phase_names(user_phases)
     step = "step_ns" if clock == "host" else "dev_total_ns"
     step_total = steady.total_ns(step)
-    columns = _columns(clock, names)
+    columns = columns_of(clock, names)
     phases = {
         name: _figures(steady, run_totals, column, step_total, in_step=name != BETWEEN)
         for name, column in columns.items()
@@ -100,7 +100,13 @@ def break_down(
     )
 
 
-def _columns(clock: Clock, user: dict[str, str]) -> dict[str, str]:
+def user_columns(breakdown: Breakdown) -> dict[str, str]:
+    """Return the columns of the user's phases in a breakdown."""
+    return dict(zip(breakdown.user_phases, USER_COLUMNS, strict=False))
+
+
+def columns_of(clock: Clock, user: dict[str, str]) -> dict[str, str]:
+    """Return each phase's column on a clock, in the order of a step, given those of the user's phases."""
     device = "dev_" if clock == "device" else ""
     columns = {"input_wait": "input_wait_ns"}
     columns |= {phase: f"{device}{phase}_ns" for phase in WINDOW_PHASES}

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from traceml_ai.analyze import curves, rates
 from traceml_ai.analyze.breakdown import BETWEEN, Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
+from traceml_ai.analyze.host_curves import HostPoints, host_curves
 from traceml_ai.diagnose.provider import RankView, RunView
 from traceml_ai.diagnose.signals import Signals
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import RunInfo
+from traceml_ai.schema.series import (
+    Blocks,
+    Histogram,
+    MemorySeries,
+    ProcessSeries,
+    Series,
+    SystemSeries,
+)
 from traceml_ai.schema.step import Flags
 from traceml_ai.schema.summary import (
     BetweenByCause,
-    Blocks,
     OverheadSection,
     PhaseStats,
     ProcessSection,
     RankRow,
     RunSection,
-    Series,
     Severity,
     StepMemorySection,
     StepTimeSection,
@@ -117,6 +126,7 @@ def step_time_section(view: RunView, signals: Signals, diagnosis: str, severity:
         ranks=[_rank_row(each) for each in view.ranks],
         series=_series(view),
         blocks=_blocks(view),
+        histograms=_histograms(view),
     )
     return _with_breakdown(section, breakdown) if breakdown else section
 
@@ -168,13 +178,21 @@ def _rank_row(view: RankView) -> RankRow:
 
 
 def _series(view: RunView) -> Series:
-    points = curves.series(view.aggregate)
+    points = curves.series(view.aggregate, view.first.breakdown)
     return Series(
         first_step=points.first_step,
         steps=points.steps,
         mean_ms=[_short(value) for value in points.mean_ns],
         max_ms=[_short(value) for value in points.max_ns],
+        phases={name: [_short(value) for value in means] for name, means in points.phases_ns.items()},
     )
+
+
+def _histograms(view: RunView) -> dict[str, Histogram]:
+    return {
+        name: Histogram(edges_ms=[_short(edge) for edge in edges], counts=counts)
+        for name, (edges, counts) in curves.histograms(view.whole, view.breakdown).items()
+    }
 
 
 def _blocks(view: RunView) -> Blocks:
@@ -189,11 +207,18 @@ def _short(nanoseconds: float) -> float:
     return round(nanoseconds / _MS, 4)
 
 
-def step_memory_section(signals: Signals, diagnosis: str, severity: Severity) -> StepMemorySection:
+def _rounded(values: Sequence[float | None], digits: int) -> list[float | None]:
+    return [None if value is None else round(value, digits) for value in values]
+
+
+def step_memory_section(
+    view: RunView, signals: Signals, diagnosis: str, severity: Severity
+) -> StepMemorySection:
     """Describe peak device memory."""
     memory = signals.step_memory
     if memory is None:
         return StepMemorySection(diagnosis=diagnosis, severity=severity)
+    points = curves.series(view.aggregate, None)
     return StepMemorySection(
         diagnosis=diagnosis,
         severity=severity,
@@ -201,6 +226,11 @@ def step_memory_section(signals: Signals, diagnosis: str, severity: Severity) ->
         peak_reserved_bytes=memory.peak_reserved_bytes,
         growth_bytes_per_step=memory.growth.per_x if memory.growth else None,
         steps=signals.steps,
+        series=MemorySeries(
+            first_step=points.first_step,
+            peak_allocated_bytes=points.peak_allocated_bytes,
+            peak_reserved_bytes=points.peak_reserved_bytes,
+        ),
     )
 
 
@@ -258,6 +288,15 @@ def system_section(
         used_bytes_max=host.used_bytes_max if host else None,
         total_bytes=host.total_bytes if host else None,
         samples=len(view.samples),
+        series=_system_series(host_curves(view.samples, run.start_ns)),
+    )
+
+
+def _system_series(points: HostPoints) -> SystemSeries:
+    return SystemSeries(
+        at_s=[round(at / _S, 3) for at in points.at_ns],
+        cpu_pct=_rounded(points.host_cpu_pct, 2),
+        used_bytes=points.host_used_bytes,
     )
 
 
@@ -285,6 +324,17 @@ def process_section(
         memory_limit_bytes=machine.memory_limit_bytes if machine else None,
         memory_total_bytes=machine.memory_total_bytes if machine else None,
         samples=len(view.samples),
+        series=_process_series(host_curves(view.samples, run.start_ns)),
+    )
+
+
+def _process_series(points: HostPoints) -> ProcessSeries:
+    return ProcessSeries(
+        at_s=[round(at / _S, 3) for at in points.at_ns],
+        main_cpu_cores=_rounded(points.main_cores, 3),
+        workers_cpu_cores=_rounded(points.workers_cores, 3),
+        main_rss_bytes=points.main_rss_bytes,
+        workers_pss_bytes=points.workers_pss_bytes,
     )
 
 

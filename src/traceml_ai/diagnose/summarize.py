@@ -49,7 +49,9 @@ def _assemble(run: RunInfo, view: RunView, signals: Signals, findings: list[Find
         findings=findings,
         step_time=step_time_section(view, signals, *_verdict(findings, "step_time", "NO_DATA")),
         step_memory=step_memory_section(
-            signals, *_verdict(findings, "step_memory", "BALANCED" if signals.step_memory else "NO_DATA")
+            view,
+            signals,
+            *_verdict(findings, "step_memory", "BALANCED" if signals.step_memory else "NO_DATA"),
         ),
         time=time_section(run, signals),
         throughput=throughput_section(view),

@@ -13,6 +13,7 @@ import msgspec
 
 from traceml_ai.errors import TraceMLError
 from traceml_ai.schema.run import Status
+from traceml_ai.schema.series import Blocks, Histogram, MemorySeries, ProcessSeries, Series, SystemSeries
 
 SCHEMA_VERSION = 1
 
@@ -179,22 +180,6 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     between_steps_ms: float | None = None
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Step time over the whole run, first step to last, in at most about 120 points."""
-
-    first_step: list[int] = []  # index of the first step of each point
-    steps: list[int] = []  # steps in each point
-    mean_ms: list[float | None] = []
-    max_ms: list[float | None] = []
-
-
-class Blocks(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of consecutive steady steps, for comparing runs of autocorrelated steps."""
-
-    steps_per_block: int = 0  # 0: none
-    phases: dict[str, list[float | None]] = {}  # "step", each phase and "between_steps", in ms
-
-
 class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
     """Where a steady step's time goes."""
 
@@ -221,6 +206,7 @@ class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RankRow] = []
     series: Series = Series()
     blocks: Blocks = Blocks()
+    histograms: dict[str, Histogram] = {}  # "step" and each observed phase
 
 
 class StepMemorySection(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,6 +218,7 @@ class StepMemorySection(msgspec.Struct, frozen=True, kw_only=True):
     peak_reserved_bytes: int | None = None
     growth_bytes_per_step: float | None = None
     steps: int = 0
+    series: MemorySeries = MemorySeries()
 
 
 class BetweenByCause(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +268,7 @@ class SystemSection(msgspec.Struct, frozen=True, kw_only=True):
     used_bytes_max: int | None = None
     total_bytes: int | None = None
     samples: int = 0
+    series: SystemSeries = SystemSeries()
 
 
 class ProcessSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +291,7 @@ class ProcessSection(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int | None = None
     memory_total_bytes: int | None = None
     samples: int = 0
+    series: ProcessSeries = ProcessSeries()
 
 
 class OverheadSection(msgspec.Struct, frozen=True, kw_only=True):

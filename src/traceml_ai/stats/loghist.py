@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 _SHIFT = 52 - 5
+_DRAWN_WIDTH = 4  # bins in one that is drawn: eight per doubling show a second mode
 _BIAS = 1023 << 5  # the bin of 1.0 before it is moved to 1
 _DOUBLINGS = 48  # up to 2**48 ns, three days
 BINS = (_DOUBLINGS << 5) + 1  # bin 0 holds everything below 1
@@ -51,3 +52,27 @@ def quantile(counts: Ints, q: float) -> float | None:
     part = (target - float(cumulative[index - 1])) / float(counts[index])
     low, high = _edge(index), _edge(index + 1)
     return low + (high - low) * min(1.0, max(0.0, part))
+
+
+def coarse(counts: Ints, most: int) -> tuple[list[float], list[int]]:
+    """Return what was counted in few bins, for drawing.
+
+    Args:
+        counts: As `count` returns them.
+        most: At most so many bins.
+
+    Returns:
+        Edges in the unit that was counted, one more than there are bins, and the counts; the first and the
+        last bin hold something. Empty when nothing was counted.
+    """
+    used = np.flatnonzero(counts)
+    if len(used) == 0:
+        return [], []
+    width = _DRAWN_WIDTH
+    while used[-1] // width - used[0] // width >= most:
+        width *= 2
+    first, last = int(used[0]) // width, int(used[-1]) // width
+    padded = np.pad(counts, (0, -len(counts) % width))
+    merged = padded.reshape(-1, width).sum(axis=1)[first : last + 1]
+    edges = [0.0 if index == 0 else _edge(index * width) for index in range(first, last + 2)]
+    return edges, merged.tolist()
