@@ -1,0 +1,113 @@
+"""Ranks against one another: who is slower than the others, and in what."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from bokeh.models import BasicTicker, LinearColorMapper
+from bokeh.models.annotations import ColorBar
+from bokeh.palettes import Blues, Oranges, diverging_palette
+
+from traceml_ai.report.charts.base import Figure, Kind, Sources, Table, View, add_hover, new_figure
+from traceml_ai.report.charts.colours import INK
+from traceml_ai.report.charts.step import phase_word
+from traceml_ai.report.text import number
+from traceml_ai.schema.summary import RankRow, Summary
+
+_PHASES = ("step", "input_wait", "h2d", "forward", "backward", "optimizer", "residual", "between_steps")
+_MOST_NUMBERS = 16  # ranks: beyond, a cell is too low for a number
+_SCALE_PCT = 25.0  # of the step: a rank so much slower gets the strongest colour
+
+
+def _view(summary: Summary) -> View | None:
+    rows = _rows(summary)
+    if len(rows) < 2:  # noqa: PLR2004  one rank has none to be compared with
+        return None
+    cells = [cell for column, phase in enumerate(_phases(rows)) for cell in _cells(rows, phase, column)]
+    columns = {key: [cell[key] for cell in cells] for key in cells[0]}
+    return View(
+        {"cells": columns}, factors=[_name(row) for row in rows], x_range=(-0.5, len(_phases(rows)) - 0.5)
+    )
+
+
+def _rows(summary: Summary) -> list[RankRow]:
+    return [row for row in summary.step_time.ranks if row.step_ms is not None]
+
+
+def _phases(rows: list[RankRow]) -> list[str]:
+    return [phase for phase in _PHASES if any(_ms(row, phase) is not None for row in rows)]
+
+
+def _ms(row: RankRow, phase: str) -> float | None:
+    value: float | None = getattr(row, f"{phase}_ms")
+    return value
+
+
+def _name(row: RankRow) -> str:
+    return f"rank {row.rank}" if row.rank is not None else f"process {row.pid}"
+
+
+def _cells(rows: list[RankRow], phase: str, column: int) -> list[dict[str, Any]]:
+    known = [ms for row in rows if (ms := _ms(row, phase)) is not None]
+    middle = median(known)
+    step = median(row.step_ms or 0.0 for row in rows) or 1.0
+    return [
+        {
+            "rank": _name(row),
+            "column": column,
+            "phase": _word(phase),
+            "ms": number(ms),
+            "excess_pct": float("nan") if ms is None else 100 * (ms - middle) / step,
+            "label": number(ms) if len(rows) <= _MOST_NUMBERS else "",
+        }
+        for row in rows
+        for ms in [_ms(row, phase)]
+    ]
+
+
+def _word(phase: str) -> str:
+    return "step time" if phase == "step" else phase_word(phase)
+
+
+def _figure(summary: Summary, view: View, sources: Sources) -> Figure:
+    ranks, phases = len(view.factors or ()), _phases(_rows(summary))
+    fig = new_figure(view, height=min(900, 70 + max(3, min(28, 1600 // ranks)) * ranks), x=None)
+    fig.xaxis.ticker = list(range(len(phases)))
+    fig.xaxis.major_label_overrides = {at: _word(phase) for at, phase in enumerate(phases)}
+    palette = diverging_palette(Blues[256], Oranges[256], 255)
+    mapper = LinearColorMapper(palette=palette, low=-_SCALE_PCT, high=_SCALE_PCT, nan_color="#e6e8eb")
+    cells = fig.rect("column", "rank", 0.96, 0.94, source=sources["cells"], line_color=None,
+                     fill_color={"field": "excess_pct", "transform": mapper})  # fmt: skip
+    fig.text("column", "rank", "label", source=sources["cells"], text_align="center", text_baseline="middle",
+             text_color=INK, text_font_size="12px")  # fmt: skip
+    fig.grid.grid_line_color = None
+    if ranks > 4 * _MOST_NUMBERS:
+        fig.yaxis.major_label_text_font_size = "0px"
+    add_hover(fig, [cells], [("", "@rank, @phase"), ("ms a step", "@ms"),
+                             ("above the median", "@excess_pct{+0.0} % of the step")], "mouse")  # fmt: skip
+    bar = ColorBar(color_mapper=mapper, width=10, label_standoff=6, ticker=BasicTicker(desired_num_ticks=5),
+                   background_fill_color=None, major_label_text_color=INK, title="% of step",
+                   title_text_color=INK, title_text_font_style="normal")  # fmt: skip
+    fig.add_layout(bar, "right")
+    return fig
+
+
+def _table(summary: Summary) -> Table:
+    rows = _rows(summary)
+    phases = _phases(rows)
+    return Table(
+        ["rank", *(f"{_word(phase)}, ms" for phase in phases)],
+        [[_name(row), *(number(_ms(row, phase)) for phase in phases)] for row in rows],
+    )
+
+
+RANKS = Kind(
+    "ranks",
+    "Ranks",
+    "Milliseconds a step of each rank; the colour is what a rank takes more (orange) or less (blue) than the "
+    "median rank, in per cent of the step.",
+    _view,
+    _figure,
+    _table,
+)
