@@ -325,6 +325,22 @@ def test_blocks_leave_the_warm_up_out(n: int) -> None:
     assert "h2d" not in found.phases
 
 
+def test_blocks_hold_every_phase_of_the_breakdown_the_users_included() -> None:
+    run = Run().steps(60, user_0=2.0)
+    found = curves.blocks(aggregate(run), 1, breakdown(run, ("loss",)))
+    assert found.phases["loss"].mean() == pytest.approx(2.0 * MS, rel=0.02)
+    parts = [means for name, means in found.phases.items() if name not in {"step", "between_steps"}]
+    assert sum(parts) == pytest.approx(found.phases["step"])
+
+
+def test_blocks_are_on_the_clock_of_the_breakdown() -> None:
+    seen = SEEN | Observed.DEVICE | Observed.H2D
+    run = Run().steps(60, observed=seen, dev_step=8.0, dev_forward=6.0)
+    found = curves.blocks(aggregate(run), 1, break_down(steady(run), aggregate(run).sums, "device", ["loss"]))
+    assert found.phases["forward"].mean() == pytest.approx(6.0 * MS, rel=0.02)
+    assert found.phases["step"].mean() == pytest.approx(8.3 * MS, rel=0.02)
+
+
 def test_no_steady_step_has_no_blocks() -> None:
     assert curves.blocks(aggregate(Run()), 0, None).steps_per_block == 0
 

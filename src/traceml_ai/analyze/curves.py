@@ -19,7 +19,7 @@ MAX_POINTS = 120
 MAX_BLOCKS = 48
 MAX_BINS = 48
 
-_BLOCK_COLUMNS = {
+_HOST_COLUMNS = {
     "step": "step_ns",
     "input_wait": "input_wait_ns",
     **{phase: f"{phase}_ns" for phase in WINDOW_PHASES},
@@ -82,12 +82,12 @@ def _drawn_columns(breakdown: Breakdown | None) -> dict[str, str]:
     """Return the observed phases' columns on the host clock, the user's among them."""
     if breakdown is None:
         return {}
-    columns = {**_BLOCK_COLUMNS, **user_columns(breakdown)}
+    columns = {**_HOST_COLUMNS, **user_columns(breakdown)}
     return {name: columns[name] for name, figures in breakdown.phases.items() if figures.coverage > 0}
 
 
 def blocks(aggregate: RankAggregate, warmup: int, breakdown: Breakdown | None) -> BlockMeans:
-    """Return block means of the steady steps, of the phases that were observed."""
+    """Return block means of the steady steps and of the phases observed, on the clock of the breakdown."""
     view = aggregate.buckets()
     skip = -(-warmup // view.width)  # the bucket that holds the last warm-up step goes too
     whole = view.counts[skip:] == view.width
@@ -101,7 +101,7 @@ def blocks(aggregate: RankAggregate, warmup: int, breakdown: Breakdown | None) -
         steps,
         {
             name: view.sums[:used, EXT[column]].reshape(-1, size).sum(axis=1) / steps
-            for name, column in _BLOCK_COLUMNS.items()
+            for name, column in _compared_columns(breakdown).items()
             if name == "step" or breakdown.phases[name].coverage > 0
         },
     )
@@ -119,6 +119,11 @@ def histograms(steady: Steady, breakdown: Breakdown | None) -> dict[str, tuple[l
         if column in steady.histograms
     }
     return {name: (edges, counts) for name, (edges, counts) in drawn.items() if counts}
+
+
+def _compared_columns(breakdown: Breakdown) -> dict[str, str]:
+    step = "step_ns" if breakdown.clock == "host" else "dev_total_ns"
+    return {"step": step, **columns_of(breakdown.clock, user_columns(breakdown))}
 
 
 def _group_starts(n: int, most: int) -> NDArray[np.int64]:
