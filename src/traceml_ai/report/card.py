@@ -122,7 +122,7 @@ class _Card:
         run, dot = self.summary.run, self._clean("·")
         facts_of_run = [
             run.status,
-            _seen_steps(self.summary),
+            seen_steps(self.summary),
             ", ".join(run.devices) or f"device {NOT_AVAILABLE}",
         ]
         if (run.world_size or 1) > 1:
@@ -166,7 +166,8 @@ class _Card:
             yield from self._hanging(f"Not seen: {warning}", f" (and {more} more)" if more > 0 else "")
 
 
-def _seen_steps(summary: Summary) -> str:
+def seen_steps(summary: Summary) -> str:
+    """Say how many steps were closed, and in what time."""
     warm = summary.step_time.warmup_steps
     warmed = f" ({warm:,} warm-up)" if warm else ""
     return f"{steps_of(summary.run.steps)}{warmed} in {duration(summary.run.duration_s)}"

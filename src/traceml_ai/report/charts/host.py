@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from bokeh.models import Range1d
 
@@ -23,6 +23,8 @@ from traceml_ai.report.charts.colours import LIMIT
 from traceml_ai.report.text import number, size
 from traceml_ai.schema.summary import Summary
 
+Item: TypeAlias = tuple[str, list[Any]]
+
 
 class _Line(NamedTuple):
     name: str
@@ -30,44 +32,40 @@ class _Line(NamedTuple):
     colour: str
 
 
-def _columns(at: Sequence[float], **lines: Sequence[float | None]) -> dict[str, list[Any]] | None:
-    """Return the lines that hold anything; ``None`` when none does."""
-    known = {name: line for name, line in lines.items() if any(value is not None for value in line)}
-    if not at or not known:
-        return None
-    gaps = {name: [float("nan") if v is None else v for v in line] for name, line in known.items()}
-    return {"at": list(at), **gaps}
+def _view(at: Sequence[float], limit: float | None = None, **lines: Sequence[float | None]) -> View | None:
+    """Show the lines that hold anything, from zero up; ``None`` when none does.
 
-
-def _view(columns: dict[str, list[Any]] | None, limit: float | None = None) -> View | None:
-    """Show lines from zero up; a limit comes into the picture when the lines come near it."""
-    if columns is None:
+    Each has its own source, of its own readings: some are made less often than others.
+    A limit comes into the picture when the lines come near it.
+    """
+    columns = {name: _readings(at, line) for name, line in lines.items()}
+    known = {name: line for name, line in columns.items() if line["at"]}
+    if not known:
         return None
-    values = [v for name, line in columns.items() if name != "at" for v in line if v == v]  # noqa: PLR0124  NaN
-    top = 1.15 * max(values) or 1.0
+    top = 1.15 * max(value for line in known.values() for value in line["value"]) or 1.0
     if limit is not None and top > limit / 2:
         top = max(top, 1.05 * limit)
-    return View({"lines": columns}, y_range=(0.0, top))
+    return View(known, y_range=(0.0, top))
 
 
-def _lines(
-    fig: Figure, view: View, sources: Sources, lines: Sequence[_Line], tips: Sequence[tuple[str, str]]
-) -> list[tuple[str, list[Any]]]:
-    drawn = [line for line in lines if line.column in view.columns["lines"]]
-    items: list[tuple[str, list[Any]]] = []
-    for line in drawn:
-        stroke = fig.line("at", line.column, source=sources["lines"], color=line.colour, line_width=2)
-        # Readings with gaps on both sides would be invisible as a line.
-        dots = fig.scatter("at", line.column, source=sources["lines"], color=line.colour, size=3)
-        items.append((line.name, [stroke, dots]))
-    if items:
-        known = {f"@{line.column}" for line in drawn} | {"@at"}
-        shown = [tip for tip in tips if tip[1].partition("{")[0] in known]
-        add_hover(fig, [items[0][1][1]], shown, "vline")
+def _readings(at: Sequence[float], line: Sequence[float | None]) -> dict[str, list[Any]]:
+    known = [(t, value) for t, value in zip(at, line, strict=True) if value is not None]
+    return {"at": [t for t, _ in known], "value": [value for _, value in known]}
+
+
+def _lines(fig: Figure, sources: Sources, lines: Sequence[_Line], x: str, y: str) -> list[Item]:
+    items: list[Item] = []
+    for line in lines:
+        if line.column in sources:
+            source = sources[line.column]
+            stroke = fig.line("at", "value", source=source, color=line.colour, line_width=2)
+            dots = fig.scatter("at", "value", source=source, color=line.colour, size=3)
+            add_hover(fig, [dots], [("", line.name), (x, "@at{0,0.[0]}"), ("", f"@value{{{y}}}")], "mouse")
+            items.append((line.name, [stroke, dots]))
     return items
 
 
-def _draw_limit(fig: Figure, limit: float | None) -> list[tuple[str, list[Any]]]:
+def _draw_limit(fig: Figure, limit: float | None) -> list[Item]:
     if limit is None or not isinstance(fig.y_range, Range1d) or limit > float(fig.y_range.end):  # type: ignore[arg-type]
         return []
     line = fig.hspan(y=[limit], line_color=LIMIT, line_dash="dashed", line_width=1.5)
@@ -81,14 +79,13 @@ _CORES = (_Line("main process", "main", "#0072b2"), _Line("loader workers", "wor
 
 def _cores_view(summary: Summary) -> View | None:
     series = summary.process.series
-    columns = _columns(series.at_s, main=series.main_cpu_cores, workers=series.workers_cpu_cores)
-    return _view(columns, summary.process.usable_cpus)
+    limit = summary.process.usable_cpus
+    return _view(series.at_s, limit, main=series.main_cpu_cores, workers=series.workers_cpu_cores)
 
 
 def _cores_figure(summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=240, x="seconds since the start", y="processors busy")
-    tips = [("second", "@at{0.0}"), ("main process", "@main{0.00}"), ("loader workers", "@workers{0.00}")]
-    items = _lines(fig, view, sources, _CORES, tips) + _draw_limit(fig, summary.process.usable_cpus)
+    items = _lines(fig, sources, _CORES, "second", "0.00") + _draw_limit(fig, summary.process.usable_cpus)
     add_legend(fig, items)
     return fig
 
@@ -114,15 +111,16 @@ _MEMORY = (_Line("main process", "main", "#0072b2"), _Line("loader workers", "wo
 
 def _memory_view(summary: Summary) -> View | None:
     series = summary.process.series
-    columns = _columns(series.at_s, main=series.main_rss_bytes, workers=series.workers_pss_bytes)
-    return _view(columns, summary.process.memory_limit_bytes)
+    limit = summary.process.memory_limit_bytes
+    return _view(series.at_s, limit, main=series.main_rss_bytes, workers=series.workers_pss_bytes)
 
 
 def _memory_figure(summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=240, x="seconds since the start")
     count_bytes(fig)
-    tips = [("second", "@at{0.0}"), ("main process", "@main{0.0 ib}"), ("loader workers", "@workers{0.0 ib}")]
-    items = _lines(fig, view, sources, _MEMORY, tips) + _draw_limit(fig, summary.process.memory_limit_bytes)
+    items = _lines(fig, sources, _MEMORY, "second", "0.0 ib") + _draw_limit(
+        fig, summary.process.memory_limit_bytes
+    )
     add_legend(fig, items)
     return fig
 
@@ -143,9 +141,7 @@ _DEVICE = (_Line("peak allocated", "allocated", "#0072b2"), _Line("peak reserved
 def _device_view(summary: Summary) -> View | None:
     series = summary.step_memory.series
     return _view(
-        _columns(
-            series.first_step, allocated=series.peak_allocated_bytes, reserved=series.peak_reserved_bytes
-        )
+        series.first_step, allocated=series.peak_allocated_bytes, reserved=series.peak_reserved_bytes
     )
 
 
@@ -153,8 +149,7 @@ def _device_figure(_summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=240, x="step")
     count_steps(fig)
     count_bytes(fig)
-    tips = [("from step", "@at{0,0}"), ("allocated", "@allocated{0.0 ib}"), ("reserved", "@reserved{0.0 ib}")]
-    add_legend(fig, _lines(fig, view, sources, _DEVICE, tips))
+    add_legend(fig, _lines(fig, sources, _DEVICE, "from step", "0.0 ib"))
     return fig
 
 
@@ -172,13 +167,13 @@ _HOST = (_Line("processors of the host", "cpu", "#7b61a8"),)
 
 def _host_view(summary: Summary) -> View | None:
     series = summary.system.series
-    view = _view(_columns(series.at_s, cpu=series.cpu_pct))
-    return view._replace(y_range=(0.0, 100.0)) if view else None
+    view = _view(series.at_s, cpu=series.cpu_pct)
+    return view._replace(y_range=(0.0, 104.0)) if view else None
 
 
 def _host_figure(_summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=220, x="seconds since the start", y="% busy")
-    _lines(fig, view, sources, _HOST, [("second", "@at{0.0}"), ("busy", "@cpu{0.0} %")])
+    _lines(fig, sources, _HOST, "second", "0.0")
     return fig
 
 

@@ -48,11 +48,16 @@ def _breakdown_view(summary: Summary) -> View | None:
         "ms": each,
         "p95_ms": [stats.p95_ms for stats in phases.values()],
         "share": [_share(stats) for stats in phases.values()],
-        "label": [f"{number(ms)} ms · {_share(s)}" for ms, s in zip(each, phases.values(), strict=True)],
+        "label": [_bar_label(ms, stats) for ms, stats in zip(each, phases.values(), strict=True)],
         "colour": [colour_of(name) for name in phases],
     }
     widest = max(*each, 1e-9)
     return View({"bars": bars}, factors=bars["phase"], x_range=(0.0, 1.45 * widest))
+
+
+def _bar_label(ms: float, stats: PhaseStats) -> str:
+    share = "" if stats.share_pct is None else f" · {_share(stats)}"
+    return f"{number(ms)} ms{share}"
 
 
 def _part(coverage: float | None) -> float:
@@ -123,7 +128,7 @@ _SHORTEST_MS = 1e-6
 
 def _histograms_figure(_summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=300, x="ms (logarithmic)", y="% of steps", x_axis_type="log")
-    fig.xaxis.formatter = NumeralTickFormatter(format="0,0[.]0000")
+    fig.xaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
     fig.y_range.start = 0  # type: ignore[attr-defined]  # a DataRange1d: no range was asked for
     items = []
     for name, source in sources.items():
