@@ -41,6 +41,7 @@ _PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimi
 _STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
 
 _configured: tuple[str, Which] | None = None
+_by_script = False  # the script called init() itself, not a framework's
 
 
 def init(
@@ -65,6 +66,35 @@ def init(
     Raises:
         UsageError: An unknown mode, ``patch_...`` arguments with a mode that takes none, or a
             second call that asks for something else than the first.
+    """
+    global _by_script  # noqa: PLW0603 - a process is configured once
+    configure(
+        mode,
+        patch_dataloader=patch_dataloader,
+        patch_forward=patch_forward,
+        patch_backward=patch_backward,
+        patch_optimizer=patch_optimizer,
+    )
+    _by_script = True
+
+
+def is_initialised_by_script() -> bool:
+    """Whether the script called `init` itself; a framework's own ``init`` does not count."""
+    return _by_script
+
+
+def configure(
+    mode: str,
+    *,
+    patch_dataloader: bool | None = None,
+    patch_forward: bool | None = None,
+    patch_backward: bool | None = None,
+    patch_optimizer: bool | None = None,
+) -> None:
+    """`init`, called by a framework's integration.
+
+    Raises:
+        UsageError: See `init`.
     """
     global _configured  # noqa: PLW0603 - a process is configured once
     given = (patch_dataloader, patch_forward, patch_backward, patch_optimizer)

@@ -19,6 +19,7 @@ from typing import Any
 ADAPTERS: dict[str, str] = {
     "lightning.pytorch.trainer.trainer": "traceml_ai.integrations.lightning",
     "pytorch_lightning.trainer.trainer": "traceml_ai.integrations.lightning",
+    "monai.engines.trainer": "traceml_ai.integrations.monai",
 }
 """Module that is imported last of what an adapter needs: the adapter, whose ``adapt`` gets its name."""
 

@@ -35,7 +35,7 @@ def init() -> None:
     Raises:
         UsageError: This process was initialised before in a way that does not go with it.
     """
-    api.init(mode="auto")
+    api.configure("auto")
     for namespace in _NAMESPACES:
         if f"{namespace}.trainer.trainer" in sys.modules:
             adapt(f"{namespace}.trainer.trainer")

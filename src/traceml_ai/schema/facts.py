@@ -57,6 +57,9 @@ class ProcessFacts(TypedDict, total=False):
     exception: str | None  # class name of the exception that ended the script
     attach_cost_ns: int  # what attaching cost this process
     looking_for_model_ns: int  # what finding the trained modules cost, in total
+    residual_parts_ns: dict[str, int]  # what a framework's trainer is known to have spent its residual on
+    residual_parts_steps: int  # in so many steps
+    handlers_ns: dict[str, int]  # what each handler between steps took, of the whole run
     own_pair_ns: int  # calibrated cost of one timed call
     trace_stopped_at_step: int | None  # --trace-max-steps reached
     host_memory_own_bytes: int

@@ -1,0 +1,300 @@
+"""One run of an Ignite engine: fetches, handlers and what the residual holds, told to the step state.
+
+Where steps begin and end is for the subclasses: MONAI's trainer tells it by its own events, any
+other update function by the iteration it is called in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from traceml_ai.probe.columns import BETWEEN, HANDLERS, RESIDUAL, UPDATES
+from traceml_ai.probe.facts import describe_loader
+from traceml_ai.probe.framework import Window
+from traceml_ai.probe.session import Session
+
+# A script that registers ever new functions must not make our books grow.
+_MAX_NAMES = 64
+_OTHERS = "others"
+# The first steps load and compile: what the residual holds is counted from the third step on.
+_SETTLED_STEPS = 2
+
+Told = dict[int, Callable[[], None]]
+
+
+class TimedHandlers(list[Any]):
+    """The handlers of one event while its engine is measured: the list it was, timed when fired."""
+
+    def __init__(self, entries: list[Any], run: EngineRun) -> None:
+        super().__init__(entries)
+        self.run = run
+
+    def __iter__(self) -> Iterator[Any]:
+        run = self.run
+        if not run.firing or not len(self):
+            return super().__iter__()
+        run.firing = False  # only Ignite's own loop over them, not what a handler does with the list
+        return run.timed(super().__iter__())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of an engine that is being measured is an engine like any other.
+        return list, ([*list.__iter__(self)],)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        from copy import deepcopy
+
+        return deepcopy([*list.__iter__(self)], memo)
+
+
+class EngineRun:
+    """What is measured of one engine.
+
+    Args:
+        session: The measurement of this process.
+        engine: The Ignite engine.
+        events: ``ignite.engine.Events``.
+        framework: What the summary calls it.
+    """
+
+    def __init__(self, session: Session, engine: Any, events: Any, framework: str) -> None:
+        self.session = session
+        self.st = session.st
+        self.engine = engine
+        self.framework = framework
+        self.window = Window(session.st)
+        self.firing = False  # an event is fired, and Ignite has not begun to call its handlers
+        self.before: Told = {}  # id of an event -> what to do before its handlers
+        self.after: Told = {}
+        self._fresh = True  # the next batch is the first of a pass over the data
+        self._restarting = False
+        self._names: dict[int, tuple[Any, str]] = {}
+        self._part = ""
+        self._residual = 0
+        self._steps = 0
+        self._tensor = session.torch.Tensor
+        self._plainly = session.torch._C.DisableTorchFunctionSubclass  # noqa: SLF001
+        self.parts: dict[str, int] = {}
+        self.costs: dict[str, int] = {}
+        self._tell(events)
+
+    def _tell(self, events: Any) -> None:
+        """Which events say what."""
+        self.before |= {
+            id(events.GET_BATCH_COMPLETED): self._fetched,
+            id(events.DATALOADER_STOP_ITERATION): self._no_batch,
+            id(events.EPOCH_COMPLETED): self._no_batch,
+            id(events.TERMINATE): self._no_batch,
+            id(events.TERMINATE_SINGLE_EPOCH): self._no_batch,
+            id(events.COMPLETED): self._no_batch,
+            id(events.EXCEPTION_RAISED): self.fails,
+        }
+        self.after |= {
+            id(events.GET_BATCH_STARTED): self._fetches,
+            id(events.DATALOADER_STOP_ITERATION): self._restarts,
+        }
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def begins(self) -> None:
+        """`Engine.run` was called."""
+        values = self.session.facts.values
+        self.parts = values.setdefault("residual_parts_ns", {})
+        self.costs = values.setdefault("handlers_ns", {})
+        values.setdefault("residual_parts_steps", 0)
+        self._steps = values["residual_parts_steps"]
+        self.window.begin(True)
+        self.watch_handlers()
+
+    def watch_handlers(self) -> None:
+        """Time the handlers that are registered now; rarely called, at an epoch's begin."""
+        registered = self.engine._event_handlers  # noqa: SLF001
+        for event, entries in registered.items():
+            if type(entries) is list:
+                registered[event] = TimedHandlers(entries, self)
+
+    def fails(self) -> None:
+        """An exception leaves the iteration, or the loader."""
+        st = self.st
+        if st.in_fetch:
+            st.abort_fetch(st.base())
+        st.in_optimizer = False
+        self.window.abort()
+
+    def ends(self) -> None:
+        """`Engine.run` returns; also called after `fails`."""
+        registered = self.engine._event_handlers  # noqa: SLF001
+        for event, entries in registered.items():
+            if type(entries) is TimedHandlers:
+                registered[event] = [*list.__iter__(entries)]
+        if self.st.in_fetch:
+            self.st.abort_fetch(self.st.base())
+        self.window.end()
+        self.session.facts.values["dropped_groups"] += self.window.dropped
+        self.window.dropped = 0
+        self._names.clear()
+
+    def describe(self, version: str | None, loader: Any, models: list[Any]) -> None:
+        """Record what the engine says about itself."""
+        values = self.session.facts.values
+        values["framework"] = self.framework
+        values["framework_version"] = version
+        if loader is not None:
+            described, known = describe_loader(loader), values["loaders"]
+            known[:] = [described, *(other for other in known if other != described)][:8]
+        for model in models:
+            name = type(model).__name__
+            if name not in values["model"]:
+                values["model"].append(name)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def _fetches(self) -> None:
+        self.window.begin_fetch()
+
+    def _fetched(self) -> None:
+        fresh, self._fresh = self._fresh, False
+        self.window.end_fetch(fresh)
+
+    def _no_batch(self) -> None:
+        """A fetch that is under way brings no batch: what it took is the loader's."""
+        if self.st.in_fetch:
+            self.window.end_epoch()
+
+    def _restarts(self) -> None:
+        # Ignite makes a new iterator and fetches from it without telling of the second fetch.
+        self._restarting = True
+
+    def iterator_is_made(self) -> None:
+        """A new pass over the data begins."""
+        self._fresh = True
+        if self._restarting:
+            self._restarting = False
+            self.window.begin_fetch()
+
+    def samples(self) -> int:
+        """Number of samples in the batch; 0 where it can't be told."""
+        try:
+            return self._samples(self.engine.state.batch)
+        except Exception:  # noqa: BLE001 - a batch may be anything
+            return 0
+
+    def _samples(self, batch: Any) -> int:
+        values: Iterable[Any]
+        if isinstance(batch, dict):
+            found = batch.get("image")
+            values = batch.values() if found is None else (found,)
+        else:
+            values = batch if isinstance(batch, (tuple, list)) else (batch,)
+        for value in values:
+            if isinstance(value, self._tensor):
+                # Asked of a MetaTensor like this, as its own answers take longer than a step's books.
+                with self._plainly():
+                    return int(value.shape[0]) if value.dim() else 0
+        return 0
+
+    # -- handlers, and what the residual holds ------------------------------------------------
+
+    def switch(self, part: str) -> None:
+        """From here on the residual is spent on ``part``; ``""``: not known."""
+        st = self.st
+        acc = st.acc
+        now = st.clock()
+        acc[st.cur] += now - st.mark
+        st.mark = now
+        residual = acc[RESIDUAL]
+        if self._part:
+            self._add(self.parts, self._part, residual - self._residual)
+        self._residual = residual
+        self._part = part
+
+    def opened(self, part: str) -> None:
+        """A window was opened; it begins with ``part``."""
+        self._residual = self.st.acc[RESIDUAL]
+        self._part = part
+
+    def _add(self, books: dict[str, int], name: str, spent: int) -> None:
+        if name not in books and len(books) >= _MAX_NAMES:
+            name = _OTHERS
+        books[name] = books.get(name, 0) + spent
+
+    def timed(self, entries: Iterator[Any]) -> Iterator[Any]:
+        """The handlers of an event, each called by Ignite before the next is asked for."""
+        return self._inside(entries) if self.st.window else self._between(entries)
+
+    def _inside(self, entries: Iterator[Any]) -> Iterator[Any]:
+        """Inside the step they are residual; what they update is not the trainer's update."""
+        acc, part = self.st.acc, self._part
+        updates = acc[UPDATES]
+        for entry in entries:
+            self.switch(self.name_of(entry[0]))
+            yield entry
+        self.switch(part)
+        acc[UPDATES] = updates
+
+    def _between(self, entries: Iterator[Any]) -> Iterator[Any]:
+        """Between steps they are named as such, and what they train is not the trainer's."""
+        st = self.st
+        counted = st.step > 0  # else it is start-up
+        begin = st.advance()
+        st.cur = HANDLERS if counted else BETWEEN
+        st.rare = True
+        st.in_optimizer = True
+        for entry in entries:
+            name = self.name_of(entry[0])
+            yield entry
+            now = st.clock()
+            if counted:
+                self._add(self.costs, name, now - begin)
+            begin = now
+        st.in_optimizer = False
+        if st.cur in (HANDLERS, BETWEEN):
+            st.advance()
+            st.cur = BETWEEN
+
+    def name_of(self, handler: Any) -> str:
+        """What a handler is called: its class, or its function."""
+        known = self._names.get(id(handler))
+        if known is None or known[0] is not handler:
+            known = self._names[id(handler)] = (handler, handler_name(handler))
+        return known[1]
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def close(self, *, due: bool) -> None:
+        """The step is over."""
+        st = self.st
+        self.switch("")
+        self.window.close(self.engine.state.iteration, due=due)
+        self._residual = 0
+        if st.cur == HANDLERS:
+            st.cur = BETWEEN
+        if st.ident == -1:
+            return
+        self._steps += 1
+        values = self.session.facts.values
+        if self._steps == _SETTLED_STEPS and st.step == _SETTLED_STEPS:
+            self.parts.clear()
+            self._steps = 0
+        values["residual_parts_steps"] = self._steps
+
+    def suspend(self) -> None:
+        """The iteration is over, the step is not."""
+        self.switch("")
+        self.window.suspend()
+        if self.st.cur == HANDLERS:
+            self.st.cur = BETWEEN
+
+
+def handler_name(handler: Any) -> str:
+    """What a handler is called: the class of an object or bound method, else the function's name."""
+    parent = getattr(handler, "_parent", None)  # Ignite's wrapper of a handler with an event filter
+    handler = (parent() if callable(parent) else None) or handler
+    owner = getattr(handler, "__self__", None)
+    if owner is not None and not isinstance(owner, type):
+        return type(owner).__name__
+    handler = getattr(handler, "func", handler)  # functools.partial
+    name = getattr(handler, "__qualname__", None)
+    if name is None:
+        return type(handler).__name__
+    return str(name).rpartition("<locals>.")[2]
