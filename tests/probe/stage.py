@@ -21,9 +21,6 @@ class ListLog:
         self.records: list[list[int]] = []
 
     def append(self, values: list[int]) -> None:
-        self.records.append(list(values))
-
-    def append_hot(self, values: list[int]) -> None:
         self.records.append([*values, *[0] * (N_COLUMNS - len(values))])
 
     def amend(self, values: list[int]) -> None:

@@ -71,7 +71,7 @@ def test_a_follower_sees_every_record_once(log: StepLogWriter, tmp_path: Path) -
 
 def test_a_short_record_leaves_the_other_columns_zero(log: StepLogWriter, tmp_path: Path) -> None:
     for i in range(20):
-        log.append_hot([i + 1, *[0] * (HOT_COLUMNS - 1)])
+        log.append([i + 1, *[0] * (HOT_COLUMNS - 1)])
     block = LogReader(tmp_path, 41).read_rest()
     assert closes(block) == list(range(1, 21))
     assert not block[:, INDEX["user_0_ns"]].any()
@@ -97,7 +97,7 @@ def test_time_stamps_are_read_as_durations(log: StepLogWriter, tmp_path: Path) -
     }
     for name, value in times.items():
         stamps[RAW[name]] = value
-    log.append_hot(stamps)
+    log.append(stamps)
     (row,) = LogReader(tmp_path, 41).read_rest()
     expected = {
         "input_wait_ns": 10,
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_up_drops_steps_and_counts_them(
         log.append(record(i))
     monkeypatch.setattr(writing, "_reserve", _no_space)
     for i in range(8, 13):
-        log.append_hot([i, *[0] * (HOT_COLUMNS - 1)])
+        log.append([i, *[0] * (HOT_COLUMNS - 1)])
     monkeypatch.undo()
     log.append(record(99))
     reader = LogReader(tmp_path, 41)

@@ -1,12 +1,8 @@
 """The books: one current column, to which each boundary adds the time since the last one.
 
-So nothing is counted twice and nothing is lost. `StepState` derives from this in three steps:
-`Books` (time and records), `Fetching` (loaders), `Computing` (model, backward, optimizer).
-
-**Plain steps.** Once twenty steps went by in the same order (fetch, forward, backward, update), the
-next ones are only noted as time stamps (`Books.raw`), and written as such. Whatever else happens
-first brings the books up to date (`Books.settle`) and goes on in them. In a real loop the caches
-are cold, and this halves what a step costs.
+So nothing is counted twice and nothing is lost. `StepState` is built up in five steps: `Plain` (the fast
+path), `Books` (time and records), `Settling` (from the one to the other), `Fetching` (loaders), and
+`Computing` (model, backward, optimizer).
 """
 
 from __future__ import annotations
@@ -19,42 +15,28 @@ from typing import Any, Protocol
 
 from traceml_ai.probe.columns import (
     ALLOCATED,
-    BACKWARD,
-    BACKWARDED,
     BETWEEN,
     BOUNDARIES,
     CLOSE,
+    CLOSING,
     EXCLUSIVE,
-    FETCHED,
     FETCHES,
     FLAGS,
-    FORWARD,
-    FORWARDED,
     GC_BETWEEN,
     GC_COUNT,
     GC_INSIDE,
     GENERAL,
     IDLE,
-    IN_BACKWARD,
-    IN_FETCH,
-    IN_FORWARD,
-    IN_OPTIMIZER,
-    INPUT,
     MARKED_BIT,
     MICROBATCHES,
     NONE,
     OFF,
     OPEN,
-    OPENED,
-    OPTIMIZER,
     OWN,
     RAW_BIT,
-    RAW_MARKED_BIT,
     RESERVED,
     RESIDUAL,
     RESIDUAL_VALIDATION,
-    SAMPLES,
-    SPLIT_AFTER_STEPS,
     TAIL,
     TAIL_BIT,
     TRAIN,
@@ -65,8 +47,9 @@ from traceml_ai.probe.columns import (
     ZERO_HOT,
 )
 from traceml_ai.probe.device import DeviceTimer
+from traceml_ai.probe.plain import Plain
 from traceml_ai.probe.updates import Watch
-from traceml_ai.schema.step import HOT_COLUMNS, INDEX, RAW, decode_raw
+from traceml_ai.schema.step import HOT_COLUMNS, INDEX, decode_raw
 
 _MEMORY_EVERY = 8
 
@@ -75,20 +58,13 @@ class Log(Protocol):
     """Where closed steps go (`traceml_ai.spool.writer.StepLogWriter`, or a list in tests)."""
 
     def append(self, values: list[int]) -> None:
-        """Add a record."""
+        """Add a record; columns beyond the values given are zero."""
 
     def amend(self, values: list[int]) -> None:
         """Replace the newest record."""
 
-    def append_hot(self, values: list[int]) -> None:
-        """Add a record of which only the first `HOT_COLUMNS` are given, the rest being zero."""
-
     def newest(self) -> list[int]:
         """The newest record."""
-
-
-def _no_log(_values: list[int]) -> None:
-    raise RuntimeError("no step was closed yet")
 
 
 class Iteration:
@@ -109,7 +85,7 @@ class Iteration:
         return self._iterator is not None and self._iterator() is None
 
 
-class Books:
+class Books(Plain):
     """The current column, what was booked so far, and the log.
 
     Args:
@@ -124,15 +100,10 @@ class Books:
         "aborted",
         "acc",
         "adoptable",
-        "append",
-        "append_hot",
         "backwards",
         "batch_samples",
         "by_hand",
         "candidate",
-        "chore",
-        "clock",
-        "closing",
         "cur",
         "device",
         "fetched",
@@ -143,7 +114,6 @@ class Books:
         "gc_since",
         "grad_enabled",
         "hand_open",
-        "ident",
         "in_backward",
         "in_closure",
         "in_fetch",
@@ -153,9 +123,7 @@ class Books:
         "iterator",
         "log",
         "mark",
-        "marked",
         "memory",
-        "next_chore",
         "no_forward",
         "on_fail",
         "on_first_forward",
@@ -164,19 +132,13 @@ class Books:
         "open_log",
         "optimizers",
         "pending",
-        "plain_optimizer",
         "rare",
-        "raw",
         "repeats",
         "single",
         "snapshot",
         "snapshot_window",
-        "stage",
-        "step",
         "step_optimizers",
-        "targets",
         "took_effect",
-        "train_iterator",
         "versioned",
         "watches",
         "window",
@@ -191,8 +153,7 @@ class Books:
         clock: Callable[[], int] = perf_counter_ns,
         batch_samples: Callable[[Any], int | None] | None = None,
     ) -> None:
-        self.ident = ident
-        self.clock = clock
+        super().__init__(ident, clock)
         self.open_log = open_log
         self.grad_enabled = grad_enabled
         self.batch_samples = batch_samples
@@ -202,7 +163,6 @@ class Books:
         self.foreign = 0  # backwards on other threads than the measured one
         self.adoptable = True  # no backward on the training thread yet
         self.log: Log | None = None
-        self.step = 0
         self.aborted = 0
         self.backwards = 0  # since the last update
         self.optimizers = 0  # optimizer objects that exist
@@ -210,7 +170,6 @@ class Books:
         self.framework = NONE
         self.by_hand = False  # in a framework: its user calls the optimizers, not its trainer
         self.window = False
-        self.marked = False
         self.hand_open = False
         self.no_forward = False
         self.in_backward = False
@@ -220,26 +179,19 @@ class Books:
         self.took_effect = False
         self.fetched = False  # a training batch was fetched since the last close
         self.fresh_batches = 0  # fetched, and no backward yet
-        self.closing = False  # a record is being written: a collection now is part of our work
         self.gc_since = 0
         self.gc_before = BETWEEN
         # Which loader, which model, which optimizers.
         self.iterator = 0  # id of the loader iterator that is in use
-        self.train_iterator = 0  # the same, when its role is known to be training
         self.iteration = Iteration()
         self.iterations: dict[int, Iteration] = {}
         self.pending: Iteration | None = None
         self.snapshot: list[int] | None = None
         self.snapshot_window = False
-        self.targets: dict[int, object] = {}
         self.candidate: Callable[[], Any] | None = None  # a model called last, not measured yet
         self.step_optimizers: list[int] = []
         self.single = 0
         self.repeats = 0
-        self.chore: Callable[[int], int] = lambda _step: 1 << 62
-        self.next_chore = 1
-        self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step
-        self.append_hot: Callable[[list[int]], None] = _no_log
         self.rare = False  # a column beyond the hot ones was written in this step
         self.on_missing_forward: Callable[[object], None] | None = None
         self.on_first_forward: Callable[[], None] | None = None
@@ -249,9 +201,14 @@ class Books:
         self.versioned: dict[int, Any] = {}  # id of an optimizer -> weak reference to a parameter
         self.device: DeviceTimer | None = None
         self.memory: Callable[[], tuple[int, int]] | None = None
-        self.stage = GENERAL
-        self.raw = [0] * HOT_COLUMNS
-        self.plain_optimizer = 0  # id of the one optimizer that ends plain steps
+
+    def settle(self) -> None:
+        """Leave the fast path: book what it noted of the step that is under way."""
+        raise NotImplementedError
+
+    def next_stage(self) -> int:
+        """After a step was closed in the books: whether the next one may be plain."""
+        raise NotImplementedError
 
     def advance(self) -> int:
         """Book the time since the last boundary; returns now."""
@@ -301,90 +258,11 @@ class Books:
         self.advance()
         self.cur = before
 
-    # -- plain steps --------------------------------------------------------------------------
-
-    def settle(self) -> None:
-        """Leave the fast path: book what it noted of the step that is under way."""
-        stage, self.stage = self.stage, GENERAL
-        acc, raw = self.acc, self.raw
-        acc[OWN] = raw[RAW["own"]]
-        if stage == IDLE:
-            return
-        self._note(BETWEEN, "fetch_begin")
-        if stage == IN_FETCH:
-            self.cur, self.in_fetch = INPUT, True
-            return
-        self._note(INPUT, "fetch_end")
-        self.cur = BETWEEN
-        acc[FETCHES] = 1
-        acc[SAMPLES] = raw[RAW["samples"]]
-        acc[BOUNDARIES] = 4
-        self.fetched = True
-        self.fresh_batches = 1
-        if stage != FETCHED:
-            self._settle_window(stage)
-
-    def _note(self, column: int, stamp: str) -> None:
-        """Book the time up to a noted stamp."""
-        at = self.raw[RAW[stamp]]
-        self.acc[column] += at - self.mark
-        self.mark = at
-
-    def _settle_window(self, stage: int) -> None:
-        """`settle` for a step whose window is open."""
-        self._note(BETWEEN, "open")
-        self.acc[OPEN] = self.mark
-        self.window = True
-        self.cur = RESIDUAL
-        if stage == OPENED:
-            return
-        self._note(RESIDUAL, "forward_begin")
-        if stage == IN_FORWARD:
-            self.cur, self.no_forward = FORWARD, True
-            return
-        self._note(FORWARD, "forward_end")
-        if stage == FORWARDED:
-            return
-        self._note(RESIDUAL, "backward_begin")
-        if stage == IN_BACKWARD:
-            self.cur = BACKWARD
-            self.in_backward = self.no_forward = True
-            return
-        self._note(BACKWARD, "backward_end")
-        self.acc[MICROBATCHES] = self.backwards = 1
-        self.fresh_batches = 0
-        if stage == BACKWARDED:
-            return
-        self._note(RESIDUAL, "optimizer_begin")
-        if stage == IN_OPTIMIZER:
-            self.cur, self.in_optimizer, self.took_effect = OPTIMIZER, True, False
-            return
-        self._note(OPTIMIZER, "optimizer_end")
-        self.acc[UPDATES] = 1
-        self.backwards = 0
-
-    def next_stage(self) -> int:
-        """After a step was closed in the books: whether the next one may be plain."""
-        if self.framework:
-            return GENERAL
-        raw = self.raw
-        raw[RAW["own"]] = self.acc[OWN]
-        raw[RAW["begin"]] = self.mark
-        raw[RAW["flags"]] = RAW_MARKED_BIT if self.marked else RAW_BIT
-        raw[RAW["boundaries"]] = 5 if self.marked else 4
-        one_each = self.repeats == 0 and self.single >= SPLIT_AFTER_STEPS
-        if self.marked:
-            one_each = self.step >= SPLIT_AFTER_STEPS
-        if self.device is not None:
-            return GENERAL
-        plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
-        return IDLE if plain else GENERAL
-
     # -- closing ------------------------------------------------------------------------------
 
     def close(self, now: int) -> None:
         """Write the record of the step that ends now."""
-        self.closing = True
+        self.stage = CLOSING
         acc = self.acc
         if self.pending is not None:
             self.trains(self.pending)
@@ -400,7 +278,7 @@ class Books:
             acc[:] = ZERO
             self.rare = False
         else:
-            self.append_hot(acc[:HOT_COLUMNS])
+            self.append(acc[:HOT_COLUMNS])
             acc[:HOT_COLUMNS] = ZERO_HOT
         if self.device is not None:
             self.device.close(self.step)
@@ -411,22 +289,6 @@ class Books:
             self.next_chore = self.chore(self.step)
         self.book_own()
         self.stage = self.next_stage()
-        self.closing = False
-
-    def close_plain(self, now: int) -> None:
-        """Write a plain step from its time stamps."""
-        self.closing = True
-        raw = self.raw
-        raw[0] = now
-        self.append_hot(raw)
-        self.step += 1
-        if self.step >= self.next_chore:
-            self.next_chore = self.chore(self.step)
-        self.mark = end = self.clock()
-        raw[8] = end - now
-        raw[9] = end
-        self.stage = IDLE if self.ident != -1 else GENERAL  # a chore may have turned us off
-        self.closing = False
 
     def trains(self, iteration: Iteration) -> None:
         """A step followed the pending fetch: this loader is training input."""
@@ -448,7 +310,7 @@ class Books:
     def _before_first(self) -> None:
         """The first step closes: open the log, and leave to start-up what is not the loop's."""
         self.log = self.open_log()
-        self.append, self.append_hot = self.log.append, self.log.append_hot
+        self.append = self.log.append
         self.rare = True
         self.acc[BETWEEN] = self.acc[GC_BETWEEN] = self.acc[OWN] = 0
 

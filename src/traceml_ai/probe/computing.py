@@ -34,6 +34,7 @@ from traceml_ai.probe.columns import (
     UPDATES,
 )
 from traceml_ai.probe.fetching import Fetching
+from traceml_ai.probe.plain import gone
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.updates import Watch
 
@@ -252,6 +253,8 @@ class Computing(Fetching):
             self.device.end()
         self.cur = before
         effect = self.took_effect
+        self.plain_optimizer = id(optimizer)
+        self.plain_parameter = self.versioned.get(self.plain_optimizer, gone)
         if effect:
             acc[UPDATES] += 1
         elif not (scaled or self.in_closure):
@@ -350,7 +353,6 @@ class Computing(Fetching):
             if len(self.step_optimizers) == 1:
                 self.single += 1
             self.step_optimizers[:] = (optimizer,)
-            self.plain_optimizer = optimizer
             self.window = False
             self.cur = BETWEEN
             self.close(now)

@@ -7,7 +7,7 @@ be no training.
 
 from __future__ import annotations
 
-from traceml_ai.probe.books import Books, Iteration
+from traceml_ai.probe.books import Iteration
 from traceml_ai.probe.columns import (
     BETWEEN,
     BOUNDARIES,
@@ -28,9 +28,10 @@ from traceml_ai.probe.columns import (
     UNKNOWN,
 )
 from traceml_ai.probe.safety import safely
+from traceml_ai.probe.settling import Settling
 
 
-class Fetching(Books):
+class Fetching(Settling):
     """Batches: which loader trains, and what waiting for its batches took."""
 
     __slots__ = ()

@@ -38,6 +38,7 @@ from traceml_ai.probe.columns import (
     RESIDUAL_CHECKPOINT,
     UPDATED,
 )
+from traceml_ai.probe.plain import gone
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import RAW
 
@@ -50,10 +51,6 @@ SAMPLES = RAW["samples"]
 
 Wrapped = Callable[..., Any]
 _MISSING = object()
-
-
-def _gone() -> None:
-    """A reference to nothing."""
 
 
 class Patches:
@@ -172,6 +169,7 @@ def timed_call(
         is_compiling: ``torch.compiler.is_compiling``, first so that a compiler that traces a
             nested call folds this function away.
     """
+    raw, clock = st.raw, st.clock
 
     @functools.wraps(inner or module.__call__)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807, PLR0911 - a call less
@@ -186,16 +184,15 @@ def timed_call(
             st.note_unmeasured(self)
             return call(self, *args, **kwargs)
         if st.stage == OPENED and st.grad_enabled():
-            raw = st.raw
             st.stage = IN_FORWARD
-            raw[FORWARD_BEGIN] = st.clock()
+            raw[FORWARD_BEGIN] = clock()
             try:
                 out = call(self, *args, **kwargs)
             except BaseException:
                 st.raised(RESIDUAL)
                 raise
             if st.stage == IN_FORWARD:
-                raw[FORWARD_END] = st.clock()
+                raw[FORWARD_END] = clock()
                 st.stage = FORWARDED
                 return out
             before = RESIDUAL
@@ -285,13 +282,14 @@ def timed_step(
     is_compiling: Callable[[], bool],
 ) -> Wrapped:
     """Time an optimizer class's ``step``, the outermost call only."""
+    raw, clock = st.raw, st.clock
 
     @functools.wraps(inner)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0911, PLR0912 - a call less
         if is_compiling() or get_ident() != st.ident:
             return inner(self, *args, **kwargs)
         if st.framework and not st.in_optimizer:
-            parameter = st.versioned.get(id(self), _gone)()
+            parameter = st.versioned.get(id(self), gone)()
             if parameter is not None:
                 version = parameter._version  # noqa: SLF001
                 st.in_optimizer = True
@@ -302,18 +300,17 @@ def timed_step(
                 st.count_update(self, parameter._version != version)  # noqa: SLF001
                 return out
         if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
-            parameter = st.versioned.get(st.plain_optimizer, _gone)()
+            parameter = st.plain_parameter()
             if parameter is not None:
-                raw = st.raw
                 version = parameter._version  # noqa: SLF001
                 st.stage = IN_OPTIMIZER
-                raw[OPTIMIZER_BEGIN] = st.clock()
+                raw[OPTIMIZER_BEGIN] = clock()
                 try:
                     out = inner(self, *args, **kwargs)
                 except BaseException:
                     st.raised(RESIDUAL)
                     raise
-                now = st.clock()
+                now = clock()
                 if st.stage == IN_OPTIMIZER and parameter._version != version:  # noqa: SLF001
                     raw[OPTIMIZER_END] = now
                     if st.marked:

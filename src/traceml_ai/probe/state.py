@@ -11,6 +11,7 @@ from traceml_ai.probe.columns import (
     BOUNDARIES,
     CAUSES,
     CHECKPOINT,
+    CLOSING,
     FETCHED,
     FORWARD,
     GC_BETWEEN,
@@ -145,7 +146,7 @@ class StepState(Computing):
     @safely
     def gc_start(self) -> None:
         """A collection begins on the training thread."""
-        if self.closing:
+        if self.stage == CLOSING:
             return
         self.gc_since = self.advance()
         self.rare = True

@@ -4,10 +4,11 @@ A spool folder is private to one run (mode 0700, files 0600, local disk or memor
 process writes ``steps-<pid>-<segment>.tlog`` segments and one ``facts-<pid>.json``.
 
 A segment is a 4096-byte header and ``capacity`` fixed-width records. The header's integers are
-signed, 64-bit, little-endian, at the offsets below; a JSON description of the record starts at
-``LAYOUT_OFFSET`` and is padded with zero bytes. A record is written first and ``COUNT`` last, so a
-reader never sees half a record: one writer, one reader, no lock. The newest record may still be
-amended (a second optimizer of the same step) until the next one is written or the file is closed.
+signed, 64-bit, in the host's byte order (a log is read where it was written), at the offsets below;
+a JSON description of the record starts at ``LAYOUT_OFFSET`` and is padded with zero bytes. A record
+is written first and ``COUNT`` last, so a reader never sees half a record: one writer, one reader, no
+lock. The newest record may still be amended (a second optimizer of the same step) until the next one
+is written or the file is closed.
 """
 
 from __future__ import annotations

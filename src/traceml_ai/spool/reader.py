@@ -84,7 +84,7 @@ def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
         raise TraceMLError(f"{path}: not a TraceML step log (bad or short header)")
 
     def at(offset: int) -> int:
-        return cast(int, struct.unpack_from("<q", raw, offset)[0])
+        return cast(int, struct.unpack_from("=q", raw, offset)[0])
 
     if at(layout.HEADER_SIZE) != layout.HEADER_BYTES or at(layout.RECORD_SIZE) != RECORD_BYTES:
         raise TraceMLError(f"{path}: step log of another TraceML version; read it with that one")
@@ -131,7 +131,7 @@ def _read_records(path: Path, start: int, stop: int) -> Records:
         file.seek(layout.HEADER_BYTES + start * RECORD_BYTES)
         raw = file.read((stop - start) * RECORD_BYTES)
     whole = len(raw) // RECORD_BYTES
-    array = np.frombuffer(raw, dtype="<i8", count=whole * N_COLUMNS)
+    array = np.frombuffer(raw, dtype=np.int64, count=whole * N_COLUMNS)
     return array.astype(np.int64, copy=True).reshape(whole, N_COLUMNS)
 
 

@@ -1,7 +1,10 @@
-"""The step log's writer: memory-mapped segments, one ``pack_into`` a step.
+"""The step log's writer: memory-mapped segments, a dozen integer stores a step.
 
 Runs in the training process: standard library only, no thread, no lock. Space is reserved when a
 segment is created, so a full disk is an error here and now, never a SIGBUS at step 40,000.
+
+Integers go in through a ``memoryview``: in a training loop, whose caches are cold, storing fifteen
+of them so takes a third of the time that ``struct.pack_into`` takes.
 """
 
 from __future__ import annotations
@@ -10,16 +13,16 @@ import contextlib
 import json
 import mmap
 import os
-import struct
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from traceml_ai.schema.step import COLUMNS, HOT_COLUMNS, N_COLUMNS, RECORD_BYTES
+from traceml_ai.schema.step import COLUMNS, N_COLUMNS, RECORD_BYTES
 from traceml_ai.spool import layout
 
-_RECORD = struct.Struct(f"<{N_COLUMNS}q")
-_HOT = struct.Struct(f"<{HOT_COLUMNS}q")
-_INT = struct.Struct("<q")
+_INT_BYTES = 8
+_HEADER = layout.HEADER_BYTES // _INT_BYTES  # where the first record begins, in integers
+_COUNT = layout.COUNT // _INT_BYTES
 
 # A page fault in a virtual machine costs as much as a step's whole bookkeeping: take them at once.
 _POPULATE: dict[str, int] = (
@@ -70,6 +73,7 @@ class _Segment:
     ) -> None:
         path = os.path.join(folder, layout.segment_name(who.pid, number))
         self.map = _create(path, layout.HEADER_BYTES + capacity * RECORD_BYTES)
+        self.ints = memoryview(self.map).cast("q")
         self.first = first
         fields = {
             layout.HEADER_SIZE: layout.HEADER_BYTES,
@@ -86,14 +90,15 @@ class _Segment:
             layout.SETTLED: settled,
         }
         for offset, value in fields.items():
-            _INT.pack_into(self.map, offset, value)
-        described = json.dumps({"columns": COLUMNS, "format": "<q"}).encode()
+            self.put(offset, value)
+        order = "<" if sys.byteorder == "little" else ">"
+        described = json.dumps({"columns": COLUMNS, "format": f"{order}q"}).encode()
         self.map[layout.LAYOUT_OFFSET : layout.LAYOUT_OFFSET + len(described)] = described
         # Last: a reader takes the file for a step log once the magic is there.
         self.map[0 : len(layout.MAGIC)] = layout.MAGIC
 
     def put(self, offset: int, value: int) -> None:
-        _INT.pack_into(self.map, offset, value)
+        self.ints[offset // _INT_BYTES] = value
 
 
 class StepLogWriter:
@@ -125,64 +130,47 @@ class StepLogWriter:
         self._segment = _Segment(folder, who, 0, 0, capacity, self._settled_start)
         self._earlier: _Segment | None = None
         self._number = 0
-        self.count = 0  # records in all segments
         self._in_segment = 0
         self.dropped = 0
         self._full = False
-        self._pack: Callable[..., None] = _RECORD.pack_into
-        self._pack_hot: Callable[..., None] = _HOT.pack_into
-        self._store: Callable[..., None] = _INT.pack_into
-        self._offset = layout.HEADER_BYTES  # of the next record
+        self._ints = self._segment.ints
+
+    @property
+    def count(self) -> int:
+        """Records in all segments."""
+        return self._segment.first + self._in_segment
 
     def append(self, values: Sequence[int]) -> None:
-        """Add one record of `N_COLUMNS` integers."""
+        """Add one record; columns beyond the values given are zero."""
         n = self._in_segment
         if n >= self._capacity:
-            self._add(values, self._pack)
-            return
-        view = self._segment.map
-        offset = self._offset
-        self._pack(view, offset, *values)
-        self._offset = offset + RECORD_BYTES
-        self._in_segment = n = n + 1
-        self._store(view, layout.COUNT, n)
-        self.count += 1
-
-    def append_hot(self, values: Sequence[int]) -> None:
-        """Add one record of which only the first `HOT_COLUMNS` are not zero; costs half as much."""
-        n = self._in_segment
-        if n >= self._capacity:
-            self._add(values, self._pack_hot)
-            return
-        view = self._segment.map
-        offset = self._offset
-        self._pack_hot(view, offset, *values)
-        self._offset = offset + RECORD_BYTES
-        self._in_segment = n = n + 1
-        self._store(view, layout.COUNT, n)
-        self.count += 1
-
-    def _add(self, values: Sequence[int], pack: Callable[..., None]) -> None:
-        if self._in_segment >= self._capacity and not self._rotate():
-            self.dropped += 1
-            self._segment.put(layout.DROPPED, self.dropped)
-            return
-        pack(self._segment.map, self._offset, *values)
-        self._offset += RECORD_BYTES
-        self._in_segment += 1
-        self._segment.put(layout.COUNT, self._in_segment)
-        self.count += 1
+            if not self._rotate():
+                self.dropped += 1
+                self._segment.put(layout.DROPPED, self.dropped)
+                return
+            n = 0
+        ints = self._ints
+        at = _HEADER + n * N_COLUMNS
+        for value in values:
+            ints[at] = value
+            at += 1
+        self._in_segment = ints[_COUNT] = n + 1
 
     def amend(self, values: Sequence[int]) -> None:
-        """Replace the newest record (a step turned out to go on)."""
+        """Replace the newest record (a step turned out to go on); all columns must be given."""
         if self._in_segment and not self._full:
-            self._pack(self._segment.map, self._offset - RECORD_BYTES, *values)
+            for at, value in enumerate(values, self._newest_at()):
+                self._ints[at] = value
 
     def newest(self) -> list[int]:
         """The newest record of this segment; zeros when it has none."""
         if not self._in_segment:
             return [0] * N_COLUMNS
-        return list(_RECORD.unpack_from(self._segment.map, self._offset - RECORD_BYTES))
+        at = self._newest_at()
+        return self._ints[at : at + N_COLUMNS].tolist()
+
+    def _newest_at(self) -> int:
+        return _HEADER + (self._in_segment - 1) * N_COLUMNS
 
     def patch(self, index: int, columns: dict[int, int]) -> None:
         """Fill in columns of the record with running number ``index`` (0 is the first ever)."""
@@ -191,9 +179,9 @@ class StepLogWriter:
             if self._earlier is None or index < self._earlier.first:
                 return
             segment = self._earlier
-        base = layout.HEADER_BYTES + (index - segment.first) * RECORD_BYTES
+        base = _HEADER + (index - segment.first) * N_COLUMNS
         for column, value in columns.items():
-            self._store(segment.map, base + 8 * column, value)
+            segment.ints[base + column] = value
 
     def settle(self, count: int) -> None:
         """Declare the first ``count`` records final: no `patch` will follow for them."""
@@ -251,6 +239,6 @@ class StepLogWriter:
         self._segment = following
         self._number += 1
         self._in_segment = 0
-        self._offset = layout.HEADER_BYTES
+        self._ints = following.ints
         self._full = False
         return True
