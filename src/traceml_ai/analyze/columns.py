@@ -10,17 +10,22 @@ from numpy.typing import NDArray
 from traceml_ai.schema.step import (
     BETWEEN_CAUSES,
     COLUMNS,
+    COMM_PLACES,
     INDEX,
     N_COLUMNS,
     RESIDUAL_COLUMNS,
     USER_SLOTS,
     WINDOW_PHASES,
     Observed,
+    unpack_comm_split,
 )
 
 Rows = NDArray[np.int64]
 
+COMM_COLUMNS: tuple[str, ...] = tuple(f"comm_{place}_ns" for place in COMM_PLACES)
+
 DERIVED: tuple[str, ...] = (
+    *COMM_COLUMNS,  # the part of comm_ns inside each phase
     "step_ns",  # input wait + traced step, without our own work
     "residual_ns",
     "between_ns",  # every between cause, plus the gap
@@ -91,6 +96,12 @@ def extend(block: NDArray[Any], previous_close_ns: int | None) -> Rows:
     rows[:, EXT["between_ns"]] = rows[:, _BETWEEN].sum(axis=1) + rows[:, EXT["gap_ns"]]
     rows[:, EXT["loop_ns"]] = rows[:, EXT["step_ns"]] + rows[:, EXT["between_ns"]] + rows[:, EXT["own_ns"]]
     rows[:, EXT["dev_total_ns"]] = rows[:, EXT["input_wait_ns"]] + rows[:, EXT["dev_step_ns"]]
+    if rows[:, EXT["comm_ns"]].any():
+        split, total = rows[:, EXT["comm_split"]], rows[:, EXT["comm_ns"]]
+        for name, part in zip(COMM_COLUMNS, unpack_comm_split(split, total), strict=True):
+            rows[:, EXT[name]] = part
+    else:
+        rows[:, EXT[COMM_COLUMNS[0]] : EXT[COMM_COLUMNS[-1]] + 1] = 0
     phases = rows[:, _DEVICE_PHASES].sum(axis=1)
     rows[:, EXT["dev_residual_ns"]] = np.maximum(rows[:, EXT["dev_step_ns"]] - phases, 0)
     return rows

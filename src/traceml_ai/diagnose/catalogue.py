@@ -9,16 +9,20 @@ import msgspec
 from traceml_ai.diagnose.cost import WARNING_SHARE, severity_of
 from traceml_ai.diagnose.rules import (
     balanced,
+    comm_bound,
     compute_bound,
+    compute_straggler,
     device_memory_creep,
     device_memory_rising,
     epoch_start_stall,
     gc_pauses,
     h2d_bound,
+    h2d_straggler,
     host_bound,
     host_memory_pressure,
     incomplete_data,
     input_bound,
+    input_straggler,
     memory_creep,
     memory_rising,
     no_data,
@@ -27,6 +31,7 @@ from traceml_ai.diagnose.rules import (
     process_high_cpu,
     residual_heavy,
     slowdown,
+    straggler,
     system_high_cpu,
     system_high_ram,
 )
@@ -46,8 +51,17 @@ class Rule(Protocol):
         """What it has to say; only called when its conditions are met."""
 
 
-# These say when and why a phase takes long ...
-SPECIFIC: tuple[Rule, ...] = (periodic_stall, slowdown, epoch_start_stall, gc_pauses)
+# These say when, why or on which rank a phase takes long ...
+SPECIFIC: tuple[Rule, ...] = (
+    periodic_stall,
+    slowdown,
+    epoch_start_stall,
+    gc_pauses,
+    input_straggler,
+    compute_straggler,
+    h2d_straggler,
+    straggler,
+)
 # ... these only that it does.
 GENERAL: tuple[Rule, ...] = (input_bound, h2d_bound, residual_heavy, outside_heavy)
 OTHER: tuple[Rule, ...] = (
@@ -55,6 +69,7 @@ OTHER: tuple[Rule, ...] = (
     incomplete_data,
     host_bound,
     compute_bound,
+    comm_bound,
     memory_creep,
     memory_rising,
     host_memory_pressure,
@@ -126,6 +141,11 @@ def _unexplained(signals: Signals, general: Finding, specific: list[Finding]) ->
 _CLAIMS: dict[str, dict[str | None, str]] = {
     epoch_start_stall.KIND: {"input_wait": "input_wait_s", "between_steps": "loader_s"},
     gc_pauses.KIND: {"between_steps": "between_s"},
+    # One rank's delay, as the mean over ranks has it.
+    input_straggler.KIND: {"input_wait": "pooled_excess_s"},
+    h2d_straggler.KIND: {"h2d": "pooled_excess_s"},
+    compute_straggler.KIND: {},
+    straggler.KIND: {"residual": "pooled_excess_s", "between_steps": "pooled_excess_s"},
 }
 
 

@@ -12,6 +12,7 @@ from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.analyze.breakdown import Breakdown, Clock, break_down, clock_of, user_phase_names
 from traceml_ai.analyze.columns import EXT, column, observed_mask
 from traceml_ai.analyze.drift import Drift, find_drift
+from traceml_ai.analyze.ranks import RankPart
 from traceml_ai.analyze.stalls import Stalls, find_stalls
 from traceml_ai.analyze.steady import Steady, pooled, steady_part
 from traceml_ai.analyze.timeline import timeline
@@ -54,6 +55,7 @@ class RunView(NamedTuple):
     samples: list[HostSample]  # of the first rank's process
 
     @property
+    across: Across | None = None  # where several ranks train together
     def first(self) -> RankView:
         """The lowest rank that trained."""
         return self.ranks[0]
@@ -80,7 +82,19 @@ def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunVi
     whole = pooled([view.steady for view in trained])
     totals = np.sum([view.given.aggregate.sums for view in trained], axis=0)
     names = views[0].given.facts.get("user_phases", [])
-    return RunView(views, whole, break_down(whole, totals, clock, names), _samples_of(views[0].pid, samples))
+    breakdown = break_down(whole, totals, clock, names)
+    return RunView(views, whole, breakdown, _samples_of(views[0].pid, samples), _across(views, clock))
+
+
+def _across(views: list[RankView], clock: Clock) -> Across | None:
+    """Compare the ranks if they are one process group: processes beside one another need not be."""
+    if any((view.given.facts.get("world_size") or 1) < 2 or view.rank is None for view in views):  # noqa: PLR2004
+        return None
+    ranks = [
+        RankLike(RankPart(view.given.aggregate, view.steady), view.rank or 0, view.given.facts.get("node"))
+        for view in views
+    ]
+    return compare_ranks(ranks, clock)
 
 
 def _rank_breakdown(given: RankInput, part: Steady, clock: Clock) -> Breakdown | None:
@@ -146,6 +160,7 @@ def signals_of(run: RunInfo, view: RunView) -> Signals:
 
 def _counter(view: RankView, name: str) -> int:
     header = view.given.header
+        ranks=view.across.facts if view.across else None,
     if header is None:
         return view.given.facts.get("aborted_steps", 0) if name == "aborted" else 0
     return header.aborted if name == "aborted" else header.dropped

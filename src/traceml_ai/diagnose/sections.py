@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from traceml_ai.analyze import curves, rates
-from traceml_ai.analyze.breakdown import BETWEEN, Breakdown, PhaseFigures
+from traceml_ai.analyze.breakdown import Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.analyze.host_curves import HostPoints, host_curves
 from traceml_ai.diagnose.provider import RankView, RunView
 from traceml_ai.diagnose.signals import Signals
+from traceml_ai.diagnose.rank_table import across_ranks, rank_rows
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.series import (
@@ -28,7 +29,6 @@ from traceml_ai.schema.summary import (
     OverheadSection,
     PhaseStats,
     ProcessSection,
-    RankRow,
     RunSection,
     Severity,
     StepMemorySection,
@@ -123,7 +123,8 @@ def step_time_section(view: RunView, signals: Signals, diagnosis: str, severity:
         warmup_s=_in(_S, first.steady.warmup_ns) if first.steady.warmup else None,
         gc_ms=_in(_MS, whole.total_ns("gc_ns") / whole.steps) if whole.steps else None,
         residual_by_cause={name: _in(_MS, value) for name, value in signals.residual_causes_ns.items()},
-        ranks=[_rank_row(each) for each in view.ranks],
+        ranks=rank_rows(view),
+        across_ranks=across_ranks(view),
         series=_series(view),
         blocks=_blocks(view),
         histograms=_histograms(view),
@@ -159,21 +160,6 @@ def _phase(figures: PhaseFigures) -> PhaseStats:
         share_pct=_pct(figures.share),
         loop_share_pct=_pct(figures.loop_share),
         coverage=round(figures.coverage, 6),
-    )
-
-
-def _rank_row(view: RankView) -> RankRow:
-    breakdown = view.breakdown
-    if breakdown is None:
-        return RankRow(rank=view.rank, pid=view.pid, steps=view.given.aggregate.count)
-    phases = ("input_wait", "h2d", "forward", "backward", "optimizer", "residual", BETWEEN)
-    return RankRow(
-        rank=view.rank,
-        pid=view.pid,
-        steps=view.given.aggregate.count,
-        step_ms=_in(_MS, breakdown.step_ns),
-        median_step_ms=_in(_MS, breakdown.median_step_ns),
-        **{f"{phase}_ms": _in(_MS, breakdown.per_step_ns(phase)) for phase in phases},
     )
 
 

@@ -11,6 +11,7 @@ from traceml_ai.analyze.breakdown import Breakdown
 from traceml_ai.analyze.drift import Drift
 from traceml_ai.analyze.hosts import CpuFacts, HostFacts, MemoryFacts
 from traceml_ai.analyze.stalls import Stalls
+from traceml_ai.analyze.stragglers import Straggling, WhatIf
 from traceml_ai.analyze.timeline import Timeline
 from traceml_ai.schema.facts import LoaderFacts, ProcessFacts
 from traceml_ai.stats.growth import Growth
@@ -22,6 +23,9 @@ MIN_STEPS = 20
 TOO_SHORT_NS = 1e6
 # Up to here shares are shown and named, but nobody is alarmed.
 SHORT_NS = 2e6
+# Two fifths of a step for transfer, besides what overlaps with computing: then computing is no longer
+# most of it. On processors alone gloo's own adding up shows as transfer too, a quarter to a third.
+COMM_BOUND_SHARE = 0.40
 
 
 class HeaderCounters(Protocol):
@@ -83,6 +87,32 @@ class StepMemory(NamedTuple):
     growth: Growth | None  # bytes against steps
 
 
+class RankFacts(NamedTuple):
+    """Several ranks beside one another; positions in `straggling` and `what_if` index `ranks`."""
+
+    ranks: list[int]
+    nodes: list[str | None]
+    first_step: int
+    last_step: int
+    measured: bool  # waiting for other ranks was measured
+    straggling: Straggling | None
+    what_if: WhatIf
+    transfer_ns: float | None  # at collectives however early a rank comes, per step; needs `measured`
+    stood_ns: float | None  # at collectives altogether, per step, mean over ranks; needs `measured`
+    step_ns: float  # mean over ranks, time between steps included
+
+    @property
+    def is_comm_bound(self) -> bool:
+        """Whether transferring takes so much of the step that computing is no longer most of it."""
+        return (self.transfer_ns or 0.0) >= COMM_BOUND_SHARE * self.step_ns
+
+    def name(self, position: int) -> str:
+        """Return what a rank is called: ``rank r3``, with its node where there are several."""
+        node = self.nodes[position]
+        several = len(set(self.nodes)) > 1
+        return f"rank r{self.ranks[position]}" + (f" on {node}" if several and node else "")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Signals:
     """One run as rules see it: durations in nanoseconds, shares 0..1, ``None`` for not known."""
@@ -111,6 +141,7 @@ class Signals:
     host: HostFacts | None = None
     step_memory: StepMemory | None = None
 
+    ranks: RankFacts | None = None
     @property
     def enough_steps(self) -> bool:
         """Whether there are steps enough to judge anything about them."""
@@ -129,6 +160,14 @@ class Signals:
         return self.breakdown.loop_ns if self.breakdown else None
 
     @property
+    @property
+    def stood_share(self) -> float:
+        """Share of step time at collectives, where that is what the step is about."""
+        ranks = self.ranks
+        if ranks is None or not (ranks.straggling or ranks.is_comm_bound):
+            return 0.0
+        return (ranks.stood_ns or 0.0) / ranks.step_ns
+
     def workers(self) -> int | None:
         """The training loader's ``num_workers``."""
         return self.loader.get("num_workers") if self.loader else None

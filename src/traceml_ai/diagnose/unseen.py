@@ -16,13 +16,17 @@ _ABSTAIN = {
     "optimizer": "",
 }
 
+_LISTED = 8  # ranks that are named one by one
+
 
 def warnings_of(run: RunInfo, view: RunView, signals: Signals) -> list[str]:
     """Return one sentence for everything that was not seen."""
     facts = view.first.given.facts
     told = [f"{each['probe']}: {each['message']}" for each in facts.get("warnings", [])]
     return list(
-        dict.fromkeys([*run.warnings, *told, *_steps(view, signals), *_phases(signals), *_samples(view)])
+        dict.fromkeys(
+            [*run.warnings, *told, *_steps(view, signals), *_phases(signals), *_ranks(view), *_samples(view)]
+        )
     )
 
 
@@ -61,6 +65,25 @@ def _phases(signals: Signals) -> list[str]:
         found.append(
             "Updates are written by hand, without an optimizer object: their time is in the residual."
         )
+    return found
+
+
+def _ranks(view: RunView) -> list[str]:
+    across = view.across
+    if across is None:
+        return []
+    found = []
+    if not across.facts.measured:
+        found.append(
+            "Waiting for other ranks was not measured: a rank that is slow inside backward can't be told "
+            "from one that waits there, and none is named for it."
+        )
+    short = [view.ranks[i] for i, row in enumerate(across.rows) if row.work_ns is None]
+    for each in short[:_LISTED]:
+        made = words.plural(each.given.aggregate.count, "step")
+        found.append(f"rank r{each.rank} made {made}, too few to be compared with the others.")
+    if len(short) > _LISTED:
+        found.append(f"{len(short) - _LISTED} more ranks made too few steps to be compared.")
     return found
 
 

@@ -42,9 +42,10 @@ RESERVED = INDEX["peak_reserved_bytes"]
 GLOBAL_STEP = INDEX["global_step"]
 
 # Time after an evaluating call that belongs to validation only if another such call follows. It
-# lies in the record's spare column, which is empty again before a record is written.
-TAIL = INDEX["reserved"]
+# lies in a column that is only written once the record is (`probe.comm`), and empty until then.
+TAIL = INDEX["comm_split"]
 # How far a plain step has come (`StepState.stage`); see `StepState.settle`.
+CLOSING = -2  # a record is being written: a collection now is part of our work
 GENERAL, IDLE, FETCHED, OPENED, FORWARDED, BACKWARDED, UPDATED = -1, 0, 1, 2, 3, 4, 5
 IN_FETCH, IN_FORWARD, IN_BACKWARD, IN_OPTIMIZER = 11, 12, 13, 14
 

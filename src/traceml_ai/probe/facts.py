@@ -27,6 +27,7 @@ class Facts:
         self._described: weakref.WeakSet[Any] = weakref.WeakSet()
         self.values: ProcessFacts = {
             "pid": os.getpid(),
+            "node": os.uname().nodename if hasattr(os, "uname") else "",
             "framework": "pytorch",
             "mode": "inferred",
             "python_version": ".".join(map(str, sys.version_info[:3])),

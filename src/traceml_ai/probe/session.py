@@ -21,6 +21,7 @@ from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks
 from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
+from traceml_ai.probe.comm import CommProbe, is_distributed
 from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
 from traceml_ai.probe.discover import (
@@ -30,6 +31,7 @@ from traceml_ai.probe.discover import (
     trained_roots,
 )
 from traceml_ai.probe.facts import Facts, describe_torch, precision
+from traceml_ai.probe.plain import Plain
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
 from traceml_ai.schema.step import USER_SLOTS
@@ -72,6 +74,8 @@ class Session:
         self.facts = Facts(spool)
         self.patches = timed.Patches()
         self.writer: StepLogWriter | None = None
+        self.comm: CommProbe | None = None
+        self._no_comm = False
         self.pair_ns = 0
         self.which = Which()
         self.origin = (begin, time_ns())
@@ -199,6 +203,7 @@ class Session:
         """Put the originals back and stop measuring."""
         self.st.turn_off()
         self.patches.restore()
+        self.comm = None
         self._patched_classes.clear()
         self.st.targets.clear()
         self._discoveries = 0
@@ -332,6 +337,7 @@ class Session:
         """Rare chores after a closed step; returns the step count at which the next are due."""
         if self.writer is not None and self.st.aborted:
             self.writer.put(layout.ABORTED, self.st.aborted)
+        self._watch_collectives()
         if steps in _FACTS_AT_STEPS:
             self._refresh_facts()
         if self.max_steps and steps >= self.max_steps:
@@ -340,6 +346,17 @@ class Session:
             self.uninstall()
         due = steps + _CHORE_EVERY
         return min(due, *(n for n in (*_FACTS_AT_STEPS, self.max_steps, due) if n > steps))
+
+    def _watch_collectives(self) -> None:
+        """Measure what this rank waits for the others, once it is known to be one of several."""
+        if self.comm is not None:
+            self.comm.attach_log()
+        elif self.st.ident != -1 and not self._no_comm and is_distributed(self.torch):
+            try:
+                self.comm = CommProbe(self.torch, self.st, self.patches, get_ident)
+            except Exception as error:  # noqa: BLE001 - another torch, say: the rest is measured
+                self._no_comm = True
+                self.warn("collectives", f"waiting for other ranks is not measured ({_name(error)})")
 
     def _refresh_facts(self) -> None:
         values = self.facts.values
@@ -407,7 +424,7 @@ class Session:
         self.writer = None
         self.facts = Facts(self.spool)
         new = self._new_state()
-        for slot in Books.__slots__:
+        for slot in (*Plain.__slots__, *Books.__slots__):
             if slot not in _KEPT_OVER_FORK:
                 setattr(self.st, slot, getattr(new, slot))
 

@@ -35,6 +35,7 @@ class ProcessFacts(TypedDict, total=False):
     rank: int | None
     local_rank: int | None
     world_size: int | None
+    node: str  # the host's name
     framework: str  # "pytorch", "lightning", "monai", ...
     mode: str  # "inferred" or "marked"
     torch_version: str

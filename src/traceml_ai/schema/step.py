@@ -66,7 +66,7 @@ COLUMNS: tuple[str, ...] = (
     "comm_ns",  # collectives on the training thread, overlaps the phase they are in
     "arrival_ns",  # when this rank arrived at the first collective of the step
     "global_step",  # the framework's own step number, -1 when there is none (stored plus one)
-    "reserved",
+    "comm_split",  # where `comm_ns` lies, see `pack_comm_split`
     # Completed by the reader from the columns above.
     "step",  # process-local index, from 0
     "begin_ns",  # close_ns minus every exclusive column of this record
@@ -94,6 +94,40 @@ WINDOW_PHASES: tuple[str, ...] = ("h2d", "forward", "backward", "optimizer")
 RESIDUAL_COLUMNS = ("residual_other_ns", "residual_validation_ns", "residual_checkpoint_ns")
 BETWEEN_CAUSES: tuple[str, ...] = ("validation", "checkpoint", "gc", "loader", "handlers", "other")
 """Causes of time between steps; each has the column ``between_<cause>_ns``."""
+
+
+COMM_PLACES: tuple[str, ...] = (
+    "input_wait",
+    "forward",
+    "backward",
+    "optimizer",
+    "residual",
+    "between_steps",
+)
+"""Where a rank may wait for collectives."""
+_SPLIT_BITS = 10
+_SPLIT_WHOLE = (1 << _SPLIT_BITS) - 1
+
+
+def pack_comm_split(by_place: list[int], total: int) -> int:
+    """Pack shares of a whole, one per place of `COMM_PLACES`, into one integer, to a thousandth.
+
+    Args:
+        by_place: The parts, in the order of `COMM_PLACES`.
+        total: Their sum, above zero.
+    """
+    packed = 0
+    for part in reversed(by_place):
+        packed = packed << _SPLIT_BITS | min(_SPLIT_WHOLE, _SPLIT_WHOLE * part // total)
+    return packed
+
+
+def unpack_comm_split(packed: Any, total: Any) -> list[Any]:
+    """Return the parts that `pack_comm_split` packed, in the unit of ``total``; takes arrays too."""
+    return [
+        ((packed >> (_SPLIT_BITS * place)) & _SPLIT_WHOLE) * total // _SPLIT_WHOLE
+        for place in range(len(COMM_PLACES))
+    ]
 
 
 class Observed(IntFlag):

@@ -178,6 +178,39 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_ms: float | None = None
     residual_ms: float | None = None
     between_steps_ms: float | None = None
+    node: str | None = None
+    work_ms: float | None = None  # a turn of the loop without waiting for other ranks
+    wait_ms: float | None = None  # for other ranks, per step
+    transfer_ms: float | None = None  # at collectives however early the rank comes, per step
+    score: float | None = None  # the fastest rank's median over this one's, 1.0 is the fastest
+    left_out: str | None = None  # why this rank was not compared with the others
+    ended: str | None = None  # how its process ended, if not in order
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure over ranks."""
+
+    median_ms: float | None = None
+    worst_ms: float | None = None
+    worst_rank: int | None = None
+    skew_pct: float | None = None  # how far the worst is above the median
+
+
+class AcrossRanks(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that train together, over the steps that all of them made."""
+
+    compared: int = 0
+    listed: int = 0  # rows in `ranks`: of many, the worst and the typical ones
+    first_step: int | None = None
+    last_step: int | None = None
+    waiting_measured: bool = False
+    step_ms: float | None = None  # each step as long as its slowest rank
+    ideal_step_ms: float | None = None  # every rank takes the typical time in every phase
+    slowdown_ratio: float | None = None  # S: step_ms over ideal_step_ms
+    from_slowest_pct: float | None = None  # of the slowdown: goes away with the slowest ranks ideal
+    transfer_ms: float | None = None
+    wait_ms: float | None = None
+    phases: dict[str, Spread] = {}  # "work", "wait", "step" and each phase
 
 
 class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +237,7 @@ class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
     residual_by_cause: dict[str, float | None] = {}  # ms per step: validation, checkpoint, other
     gc_ms: float | None = None  # collections inside the step, ms per step; overlaps phases
     ranks: list[RankRow] = []
+    across_ranks: AcrossRanks | None = None
     series: Series = Series()
     blocks: Blocks = Blocks()
     histograms: dict[str, Histogram] = {}  # "step" and each observed phase

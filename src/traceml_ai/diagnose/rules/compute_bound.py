@@ -47,7 +47,8 @@ def finding(signals: Signals) -> Finding:
 
 
 def _share(signals: Signals) -> float:
-    return sum(signals.share(phase) or 0.0 for phase in PHASES)
+    """Waiting for other ranks and transferring to them lies in these phases, but is no computing."""
+    return sum(signals.share(phase) or 0.0 for phase in PHASES) - signals.stood_share
 
 
 def _next(signals: Signals, optimizer: float) -> str:
