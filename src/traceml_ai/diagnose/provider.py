@@ -16,6 +16,7 @@ from traceml_ai.analyze.ranks import RankPart
 from traceml_ai.analyze.stalls import Stalls, find_stalls
 from traceml_ai.analyze.steady import Steady, pooled, steady_part
 from traceml_ai.analyze.timeline import timeline
+from traceml_ai.diagnose.across import Across, RankLike, compare_ranks
 from traceml_ai.diagnose.signals import Collections, EpochStarts, RankInput, Signals, StepMemory
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.samples import HostSample
