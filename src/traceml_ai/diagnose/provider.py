@@ -54,9 +54,9 @@ class RunView(NamedTuple):
     whole: Steady
     breakdown: Breakdown | None
     samples: list[HostSample]  # of the first rank's process
+    across: Across | None = None  # where several ranks train together
 
     @property
-    across: Across | None = None  # where several ranks train together
     def first(self) -> RankView:
         """The lowest rank that trained."""
         return self.ranks[0]
@@ -156,12 +156,12 @@ def signals_of(run: RunInfo, view: RunView) -> Signals:
         cpu=hosts.cpu(view.samples, _steady_from_ns(steady)),
         host=hosts.host(view.samples),
         step_memory=_step_memory(aggregate, steady),
+        ranks=view.across.facts if view.across else None,
     )
 
 
 def _counter(view: RankView, name: str) -> int:
     header = view.given.header
-        ranks=view.across.facts if view.across else None,
     if header is None:
         return view.given.facts.get("aborted_steps", 0) if name == "aborted" else 0
     return header.aborted if name == "aborted" else header.dropped

@@ -11,8 +11,8 @@ from traceml_ai.analyze.breakdown import Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.analyze.host_curves import HostPoints, host_curves
 from traceml_ai.diagnose.provider import RankView, RunView
-from traceml_ai.diagnose.signals import Signals
 from traceml_ai.diagnose.rank_table import across_ranks, rank_rows
+from traceml_ai.diagnose.signals import Signals
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.series import (

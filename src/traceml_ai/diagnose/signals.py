@@ -140,8 +140,8 @@ class Signals:
     cpu: CpuFacts | None = None
     host: HostFacts | None = None
     step_memory: StepMemory | None = None
-
     ranks: RankFacts | None = None
+
     @property
     def enough_steps(self) -> bool:
         """Whether there are steps enough to judge anything about them."""
@@ -160,7 +160,6 @@ class Signals:
         return self.breakdown.loop_ns if self.breakdown else None
 
     @property
-    @property
     def stood_share(self) -> float:
         """Share of step time at collectives, where that is what the step is about."""
         ranks = self.ranks
@@ -168,6 +167,7 @@ class Signals:
             return 0.0
         return (ranks.stood_ns or 0.0) / ranks.step_ns
 
+    @property
     def workers(self) -> int | None:
         """The training loader's ``num_workers``."""
         return self.loader.get("num_workers") if self.loader else None
