@@ -16,6 +16,7 @@ from traceml_ai.analyze.ranks import RankPart
 from traceml_ai.analyze.stalls import Stalls, find_stalls
 from traceml_ai.analyze.steady import Steady, pooled, steady_part
 from traceml_ai.analyze.timeline import timeline
+from traceml_ai.diagnose import named
 from traceml_ai.diagnose.across import Across, RankLike, compare_ranks
 from traceml_ai.diagnose.signals import Collections, EpochStarts, RankInput, Signals, StepMemory
 from traceml_ai.schema.run import RunInfo
@@ -139,8 +140,11 @@ def signals_of(run: RunInfo, view: RunView) -> Signals:
         exception=facts.get("exception") or run.exception,
         hand_written_updates=_mostly(aggregate, Flags.NO_OPTIMIZER),
         breakdown=view.breakdown,
-        residual_causes_ns=_per_step(view.whole, {c: f"residual_{c}_ns" for c in _RESIDUAL_CAUSES}),
+        residual_causes_ns=named.with_parts(
+            _per_step(view.whole, {c: f"residual_{c}_ns" for c in _RESIDUAL_CAUSES}), facts
+        ),
         between_causes_ns=_between_causes(view.whole),
+        handlers_ns=named.handlers(facts, aggregate.count),
         host_phases_ns=_per_step(view.whole, {phase: f"{phase}_ns" for phase in WINDOW_PHASES}),
         stalls=_named_stalls(find_stalls(steady.rows), facts.get("user_phases", [])),
         drift=_named_drift(find_drift(aggregate, steady), facts.get("user_phases", [])),

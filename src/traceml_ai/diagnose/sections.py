@@ -10,6 +10,7 @@ from traceml_ai.analyze import curves, rates
 from traceml_ai.analyze.breakdown import Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.analyze.host_curves import HostPoints, host_curves
+from traceml_ai.diagnose import named
 from traceml_ai.diagnose.provider import RankView, RunView
 from traceml_ai.diagnose.rank_table import across_ranks, rank_rows
 from traceml_ai.diagnose.signals import Signals
@@ -234,6 +235,7 @@ def time_section(run: RunInfo, signals: Signals) -> TimeSection:
         between_by_cause=BetweenByCause(
             **{f"{cause}_s": _in(_S, value) for cause, value in found.by_cause.items()}
         ),
+        handlers=named.costliest(signals.handlers_ns, signals.steps),
     )
 
 

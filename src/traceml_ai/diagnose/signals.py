@@ -125,6 +125,7 @@ class Signals:
     breakdown: Breakdown | None = None
     residual_causes_ns: dict[str, float] = field(default_factory=dict)  # per steady step
     between_causes_ns: dict[str, float] = field(default_factory=dict)  # per steady step
+    handlers_ns: dict[str, float] = field(default_factory=dict)  # a framework's, per step, costliest first
     host_phases_ns: dict[str, float] = field(default_factory=dict)  # per steady step, host clock
     stalls: Stalls | None = None
     drift: Drift | None = None

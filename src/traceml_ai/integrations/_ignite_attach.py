@@ -49,6 +49,11 @@ class BatchRun(EngineRun):
         """`Engine.run` was called."""
         super().begins()
         session, st = self.session, self.st
+        optim = sys.modules["torch.optim.optimizer"]
+        self.hooks = [
+            optim.register_optimizer_step_pre_hook(self.step_begins),
+            optim.register_optimizer_step_post_hook(self.step_ends),
+        ]
         if not session.which.forward:
             return
         st.on_missing_forward = None if self.models else session._find_model  # noqa: SLF001

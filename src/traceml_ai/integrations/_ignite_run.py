@@ -6,10 +6,11 @@ other update function by the iteration it is called in.
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from traceml_ai.probe.columns import BETWEEN, HANDLERS, RESIDUAL, UPDATES
+from traceml_ai.probe.columns import BETWEEN, HANDLERS, OPTIMIZER, RESIDUAL, UPDATES
 from traceml_ai.probe.facts import describe_loader
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.session import Session
@@ -72,6 +73,8 @@ class EngineRun:
         self._part = ""
         self._residual = 0
         self._steps = 0
+        self._stepping = False  # an optimizer's step, told by a hook
+        self.hooks: list[Any] = []
         self._tensor = session.torch.Tensor
         self._plainly = session.torch._C.DisableTorchFunctionSubclass  # noqa: SLF001
         self.parts: dict[str, int] = {}
@@ -129,6 +132,10 @@ class EngineRun:
                 registered[event] = [*list.__iter__(entries)]
         if self.st.in_fetch:
             self.st.abort_fetch(self.st.base())
+        hooks, self.hooks = self.hooks, []
+        for hook in hooks:
+            hook.remove()
+        self._stepping = False
         self.window.end()
         self.session.facts.values["dropped_groups"] += self.window.dropped
         self.window.dropped = 0
@@ -227,7 +234,7 @@ class EngineRun:
         acc, part = self.st.acc, self._part
         updates = acc[UPDATES]
         for entry in entries:
-            self.switch(self.name_of(entry[0]))
+            self.switch(self.part_of(entry[0]))
             yield entry
         self.switch(part)
         acc[UPDATES] = updates
@@ -252,12 +259,44 @@ class EngineRun:
             st.advance()
             st.cur = BETWEEN
 
+    def part_of(self, handler: Any) -> str:
+        """What a handler inside the step is called."""
+        return f"handler {self.name_of(handler)}"
+
     def name_of(self, handler: Any) -> str:
         """What a handler is called: its class, or its function."""
         known = self._names.get(id(handler))
         if known is None or known[0] is not handler:
             known = self._names[id(handler)] = (handler, handler_name(handler))
         return known[1]
+
+    # -- optimizers ---------------------------------------------------------------------------
+
+    def step_begins(self, optimizer: Any, *_args: Any) -> None:
+        """An optimizer's step begins (a hook of optimizers)."""
+        st = self.st
+        try:
+            if st.window and st.cur == RESIDUAL and st.ident == get_ident():
+                st.advance()
+                st.cur = OPTIMIZER
+                self._stepping = True
+                if st.device is not None:
+                    st.device.begin(OPTIMIZER)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            st.fail("optimizer", error)
+
+    def step_ends(self, optimizer: Any, *_args: Any) -> None:
+        """The step is over."""
+        st = self.st
+        try:
+            if self._stepping and st.window:
+                st.advance()
+                st.cur = RESIDUAL
+                if st.device is not None:
+                    st.device.end()
+            self._stepping = False
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            st.fail("optimizer", error)
 
     # -- steps --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceml_ai.integrations._ignite_run import EngineRun
-from traceml_ai.probe.columns import OPTIMIZER, RESIDUAL, UPDATES
+from traceml_ai.probe.columns import UPDATES
 from traceml_ai.probe.session import Session
 
 # What MONAI registers itself, by the words of its documentation.
@@ -44,7 +44,6 @@ class SupervisedRun(EngineRun):
         self._due = False  # an update was attempted in this iteration
         self._scaled = False  # through a gradient scaler, which may skip it
         self._stepped = False
-        self._hooks: list[Any] = []
         own = iteration_events
         self.before |= {
             id(events.ITERATION_STARTED): self._is_out,
@@ -71,9 +70,9 @@ class SupervisedRun(EngineRun):
         self.stage = _OUT
         optimizer = vars(self.engine).get("optimizer")
         if hasattr(optimizer, "register_step_pre_hook"):
-            self._hooks = [
-                optimizer.register_step_pre_hook(self._steps_now),
-                optimizer.register_step_post_hook(self._has_stepped),
+            self.hooks = [
+                optimizer.register_step_pre_hook(self.step_begins),
+                optimizer.register_step_post_hook(self.step_ends),
             ]
 
     def fails(self) -> None:
@@ -84,16 +83,12 @@ class SupervisedRun(EngineRun):
 
     def ends(self) -> None:
         """`Engine.run` returns."""
-        hooks, self._hooks = self._hooks, []
-        for hook in hooks:
-            hook.remove()
         self.stage = _OUT
         super().ends()
 
-    def name_of(self, handler: Any) -> str:
-        """What a handler is called."""
-        name = super().name_of(handler)
-        return _OWN_HANDLERS.get(name, name)
+    def part_of(self, handler: Any) -> str:
+        """What a handler inside the step is called."""
+        return _OWN_HANDLERS.get(self.name_of(handler)) or super().part_of(handler)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -212,31 +207,15 @@ class SupervisedRun(EngineRun):
 
     # -- the optimizer's own step -------------------------------------------------------------
 
-    def _steps_now(self, optimizer: Any, *_args: Any) -> None:
+    def step_begins(self, optimizer: Any, *_args: Any) -> None:
         """The step begins (a hook of the trainer's optimizer)."""
-        st = self.st
-        try:
-            if st.window and self._due and st.cur == RESIDUAL:
-                st.advance()
-                st.cur = OPTIMIZER
-                if st.device is not None:
-                    st.device.begin(OPTIMIZER)
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            st.fail("optimizer", error)
+        if self._due:
+            super().step_begins(optimizer)
 
-    def _has_stepped(self, optimizer: Any, *_args: Any) -> None:
+    def step_ends(self, optimizer: Any, *_args: Any) -> None:
         """The step is over."""
-        st = self.st
-        try:
-            if not st.window or not self._due or st.cur != OPTIMIZER:
-                return
-            st.advance()
-            st.cur = RESIDUAL
-            if st.device is not None:
-                st.device.end()
-            self._stepped = not _is_skipped_inside(optimizer)
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            st.fail("optimizer", error)
+        super().step_ends(optimizer)
+        self._stepped = not _is_skipped_inside(optimizer)
 
 
 def _is_skipped_inside(optimizer: Any) -> bool:

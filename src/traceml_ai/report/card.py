@@ -152,8 +152,8 @@ class _Card:
         return table_lines(rows, f"Step ({step.clock} clock)", self.width, ascii_only=self.ascii_only)
 
     def _facts(self) -> Iterator[str]:
-        optional = (facts.residual_line(self.summary), facts.coverage_line(self.summary))
-        for text in (*optional, *(line(self.summary) for line in facts.LINES)):
+        lines = (*facts.OPTIONAL, *facts.LINES)
+        for text in (line(self.summary) for line in lines):
             if text:
                 yield from self._hanging(text)
 

@@ -21,6 +21,7 @@ class _Unit(NamedTuple):
 _UNITS = (_Unit(3 * 3600, 3600, "h"), _Unit(600, 60, "min"), _Unit(10, 1, "s"), _Unit(0, 1, "s", 2))
 _SHOWN_PART = 0.01  # of all time between steps; a smaller cause is not worth its words
 _SHOWN_MS = 0.0005  # a step
+_SHOWN_S = 0.0005  # of the run
 
 
 def between_line(summary: Summary) -> str:
@@ -48,6 +49,14 @@ def residual_line(summary: Summary) -> str | None:
     if not known:
         return None
     return "Residual holds: " + ", ".join(f"{name} {millis(ms)} a step" for name, ms in known.items())
+
+
+def handlers_line(summary: Summary) -> str | None:
+    """The framework's handlers that took most between steps; ``None`` when none was seen."""
+    named = [(name, s) for name, s in summary.time.handlers.items() if s >= _SHOWN_S][:3]
+    if not named:
+        return None
+    return "Handlers between steps: " + ", ".join(f"{name} {number(s)} s" for name, s in named)
 
 
 def coverage_line(summary: Summary) -> str | None:
@@ -121,4 +130,5 @@ def cost_line(summary: Summary) -> str:
     return f"Measuring cost: {each}{share}{once}"
 
 
+OPTIONAL = (residual_line, coverage_line, handlers_line)
 LINES = (between_line, run_line, rate_line, memory_line, cost_line)

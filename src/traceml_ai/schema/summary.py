@@ -279,6 +279,8 @@ class TimeSection(msgspec.Struct, frozen=True, kw_only=True):
     between_steps_s: float | None = None
     shutdown_s: float | None = None
     between_by_cause: BetweenByCause = BetweenByCause()
+    # A framework's handlers between steps, the costliest first, in s; whatever cause their time is under.
+    handlers: dict[str, float] = {}
 
 
 class ThroughputSection(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import Saving, cost_of, estimate, severity_of
+from traceml_ai.diagnose.named import TOP
 from traceml_ai.diagnose.signals import Signals
 from traceml_ai.schema.summary import EvidenceValue, Finding, Scope
 
@@ -55,6 +56,7 @@ def finding(signals: Signals) -> Finding:
     cost = cost_of(signals, between)
     cause = _cause(signals)
     part = signals.between_causes_ns.get(cause, 0.0)
+    named = f" ({_costliest(signals)})" if cause == "handlers" and signals.handlers_ns else ""
     return Finding(
         kind=KIND,
         severity=severity_of(cost.share),
@@ -62,7 +64,7 @@ def finding(signals: Signals) -> Finding:
         scope=Scope(phase="between_steps"),
         why=f"{words.percent(cost.share)} of the loop's time lies between steps ({words.ms(between)} "
         "per step of "
-        f"{words.ms(breakdown.step_ns)}), {words.ms(part)} of it {_CALLED[cause]}.",
+        f"{words.ms(breakdown.step_ns)}), {words.ms(part)} of it {_CALLED[cause]}{named}.",
         next=_NO_LOADER if cause == "other" and _no_input(signals) else _ADVICE[cause],
         evidence=_evidence(signals, cause, between, cost.share),
         estimate=estimate(
@@ -80,12 +82,19 @@ def finding(signals: Signals) -> Finding:
 
 
 def _evidence(signals: Signals, cause: str, between: float, share: float) -> dict[str, EvidenceValue]:
+    handlers: list[float | int | str | None] = list(signals.handlers_ns)
     return {
         "cause": cause,
         "between_steps_ms": between / 1e6,
         "share_pct": 100 * share,
         **{f"{name}_ms": value / 1e6 for name, value in signals.between_causes_ns.items()},
+        **({"handlers": handlers[:TOP]} if handlers else {}),
     }
+
+
+def _costliest(signals: Signals) -> str:
+    """Return the costliest handlers with what each takes per step."""
+    return ", ".join(f"{name} {words.ms(ns)}" for name, ns in [*signals.handlers_ns.items()][:TOP])
 
 
 def _cause(signals: Signals) -> str:

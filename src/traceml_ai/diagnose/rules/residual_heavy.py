@@ -31,6 +31,23 @@ _ADVICE = {
 
 _CALLED = {"checkpoint": "torch.save", "validation": "an evaluation pass"}
 
+# What MONAI's trainer spends its residual on, see `traceml_ai.integrations`.
+_PARTS_ADVICE = {
+    "loss": "The loss function takes it: look for Python loops, .item() and copies in it.",
+    "decollation": "Splitting the batch into items takes it: pass decollate=False to the trainer where "
+    "nothing needs single items.",
+    "postprocessing": "Postprocessing runs on every training batch: leave it to the evaluator, or do it "
+    "every N-th step.",
+    "prepare_batch": "prepare_batch takes it: move its work into the dataset's transforms, where workers "
+    "do it.",
+    "zero_grad": "Zeroing gradients takes it: pass optim_set_to_none=True to the trainer.",
+    "network.train": "Switching the network to training mode takes it: look at what its train() does.",
+    "gradient scaler": "The gradient scaler looks through all gradients: bf16 needs none.",
+}
+_HANDLER_ADVICE = (
+    "It runs inside the step: attach it to Events.ITERATION_COMPLETED(every=N), or do less in it."
+)
+
 
 def meets_conditions(signals: Signals) -> bool:
     """The residual takes a fifth of step time or more, and the model's own phases were seen."""
@@ -53,7 +70,9 @@ def finding(signals: Signals) -> Finding:
     cost = cost_of(signals, residual)
     cause = _main_cause(signals)
     known = (
-        "" if cause == "other" else f", {words.ms(signals.residual_causes_ns[cause])} of it {_CALLED[cause]}"
+        ""
+        if cause == "other"
+        else f", {words.ms(signals.residual_causes_ns[cause])} of it {_CALLED.get(cause, cause)}"
     )
     return Finding(
         kind=KIND,
@@ -62,7 +81,7 @@ def finding(signals: Signals) -> Finding:
         scope=Scope(phase="residual"),
         why=f"{words.percent(share)} of step time ({words.ms(residual)} of {words.ms(breakdown.step_ns)}) "
         f"is in the step but in none of its phases{known}.",
-        next=_ADVICE[cause],
+        next=_ADVICE.get(cause) or _PARTS_ADVICE.get(cause, _HANDLER_ADVICE),
         evidence={
             "residual_ms": residual / 1e6,
             "share_pct": 100 * share,
