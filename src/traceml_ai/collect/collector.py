@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from traceml_ai.collect.deaths import Deaths
 from traceml_ai.collect.family import descendants
 from traceml_ai.collect.files import Files
 from traceml_ai.collect.limits import read_machine
@@ -68,6 +69,7 @@ class Collector:
         self._ours: dict[int, bool] = {}
         self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
         self._oom = OomWatch(files)
+        self._deaths = Deaths(clock=clock)
         self.machine = self._guard("reading the machine", read_machine, files, os.environ)
 
     def pause_s(self) -> float:
@@ -80,8 +82,13 @@ class Collector:
         """Read the logs, sample, and rewrite the summary when it is due."""
         self._guard("reading the step log", self._tail.poll)
         self._guard("sampling", self._sample)
+        self._guard("watching the training processes", self._watch)
         if self._clock() >= self._summary_due_ns:
             self._guard("the running summary", self._rewrite)
+
+
+
+
 
     def finish(self, status: Status, exit_code: int, *, end_ns: int) -> Summary | None:
         """Read what is left of the logs and write the final summary.
@@ -97,6 +104,7 @@ class Collector:
         self._guard("reading the end of the step log", self._tail.finish)
         self._guard("looking for kills", self._remark_kills, status)
         summary = self._guard("the summary", self._summary, status, exit_code, end_ns)
+        self._deaths.close()
         if summary is not None:
             self._guard("writing the summary", self._publisher.write, SUMMARY_FILE, encode(summary))
         return summary
@@ -104,6 +112,11 @@ class Collector:
     def _sample(self) -> None:
         for sample in self._sampler.sample(self._pids()):
             self._series.setdefault(sample.pid, SampleSeries()).add(sample)
+
+    def _watch(self) -> None:
+        """Be there when a training process ends that is not ours to wait for."""
+        child = self._manifest.child_pid
+        self._deaths.watch(pid for pid in self._pids() if pid != child)
 
     def _pids(self) -> list[int]:
         """Return the processes to sample: those that train, the started one until any does.
@@ -139,6 +152,7 @@ class Collector:
             end_ns=end_ns,
             machine=self.machine,
             warnings=self._notes.messages(),
+            deaths=self._deaths.found(),
         )
         return summarize(run, self._tail.inputs(), samples)
 
@@ -161,6 +175,7 @@ def run_info(
     end_ns: int,
     machine: MachineFacts | None,
     warnings: list[str],
+    deaths: Sequence[Death] = (),
 ) -> RunInfo:
     """Return a run as the analysis takes it."""
     return RunInfo(
@@ -174,6 +189,7 @@ def run_info(
         traceml_version=manifest.traceml_version,
         machine=machine,
         warnings=warnings,
+        deaths=list(deaths),
     )
 
 

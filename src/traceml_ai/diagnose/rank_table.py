@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from traceml_ai.analyze.breakdown import BETWEEN
 from traceml_ai.diagnose.across import Across, Compared
+from traceml_ai.diagnose.ends import ended
 from traceml_ai.diagnose.provider import RankView, RunView
 from traceml_ai.diagnose.signals import RankFacts
+from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.summary import AcrossRanks, RankRow, Spread
 
 # Rows up to here are all listed ...
@@ -28,10 +30,10 @@ def _ms(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else round(nanoseconds / _MS, 6)
 
 
-def rank_rows(view: RunView) -> list[RankRow]:
+def rank_rows(run: RunInfo, view: RunView) -> list[RankRow]:
     """Return the rows of the table, by rank."""
     compared = view.across.rows if view.across else [Compared()] * len(view.ranks)
-    return [_row(view, view.ranks[i], compared[i]) for i in listed(view)]
+    return [_row(run, view, view.ranks[i], compared[i]) for i in listed(view)]
 
 
 def listed(view: RunView) -> list[int]:
@@ -53,7 +55,7 @@ def _weight(view: RunView, i: int) -> float:
     return breakdown.loop_ns if breakdown else 0.0
 
 
-def _row(view: RunView, rank: RankView, compared: Compared) -> RankRow:
+def _row(run: RunInfo, view: RunView, rank: RankView, compared: Compared) -> RankRow:
     breakdown = rank.breakdown
     row = RankRow(
         rank=rank.rank,
@@ -61,6 +63,7 @@ def _row(view: RunView, rank: RankView, compared: Compared) -> RankRow:
         steps=rank.given.aggregate.count,
         node=rank.given.facts.get("node"),
         left_out=_left_out(view, rank, compared),
+        ended=ended(run, rank),
     )
     if breakdown is None:
         return row

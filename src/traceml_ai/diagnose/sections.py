@@ -11,6 +11,7 @@ from traceml_ai.analyze.breakdown import Breakdown, PhaseFigures
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.analyze.host_curves import HostPoints, host_curves
 from traceml_ai.diagnose import named
+from traceml_ai.diagnose.ends import ending
 from traceml_ai.diagnose.provider import RankView, RunView
 from traceml_ai.diagnose.rank_table import across_ranks, rank_rows
 from traceml_ai.diagnose.signals import Signals
@@ -55,6 +56,7 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
     """Describe what ran, and how it ended."""
     facts, aggregate = view.first.given.facts, view.aggregate
     loader = (facts.get("loaders") or [{}])[0]
+    found = ending(run, view)
     return RunSection(
         name=run.name,
         status=run.status,
@@ -74,7 +76,8 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
         skipped_updates=aggregate.flags[Flags.UPDATE_SKIPPED],
         dropped_steps=_header(view.first, "dropped", 0),
         dropped_groups=facts.get("dropped_groups", 0),
-        exception=facts.get("exception") or run.exception,
+        exception=found.exception if found else facts.get("exception") or run.exception,
+        ended_by=found.ended_by if found else None,
         devices=facts.get("devices", []),
         versions=_versions(run, facts),
         model=facts.get("model", []),
@@ -111,7 +114,9 @@ def _versions(run: RunInfo, facts: ProcessFacts) -> dict[str, str]:
     return {name: version for name, version in versions.items() if version}
 
 
-def step_time_section(view: RunView, signals: Signals, diagnosis: str, severity: Severity) -> StepTimeSection:
+def step_time_section(
+    run: RunInfo, view: RunView, signals: Signals, diagnosis: str, severity: Severity
+) -> StepTimeSection:
     """Describe the steady step."""
     whole, first = view.whole, view.first
     breakdown = view.breakdown
@@ -124,7 +129,7 @@ def step_time_section(view: RunView, signals: Signals, diagnosis: str, severity:
         warmup_s=_in(_S, first.steady.warmup_ns) if first.steady.warmup else None,
         gc_ms=_in(_MS, whole.total_ns("gc_ns") / whole.steps) if whole.steps else None,
         residual_by_cause={name: _in(_MS, value) for name, value in signals.residual_causes_ns.items()},
-        ranks=rank_rows(view),
+        ranks=rank_rows(run, view),
         across_ranks=across_ranks(view),
         series=_series(view),
         blocks=_blocks(view),

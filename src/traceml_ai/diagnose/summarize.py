@@ -47,7 +47,7 @@ def _assemble(run: RunInfo, view: RunView, signals: Signals, findings: list[Find
         run=run_section(run, view),
         diagnosis=findings[0],
         findings=findings,
-        step_time=step_time_section(view, signals, *_verdict(findings, "step_time", "NO_DATA")),
+        step_time=step_time_section(run, view, signals, *_verdict(findings, "step_time", "NO_DATA")),
         step_memory=step_memory_section(
             view,
             signals,

@@ -224,6 +224,8 @@ def ending_of(summary: Summary) -> str | None:
     if run.status == "running":
         return f"Still running: {steps_of(run.steps)} closed so far{aborted}"
     code = "" if run.exit_code is None else f" (exit code {run.exit_code})"
+    if run.ended_by:
+        return f"Run {run.status}{code}: {run.ended_by}; figures up to there"
     return f"Run {_cause(summary)} after {steps_of(run.steps)}{aborted}{code}: figures up to there"
 
 

@@ -11,6 +11,14 @@ from traceml_ai.schema.samples import MachineFacts
 Status = Literal["running", "completed", "failed", "interrupted", "terminated", "killed"]
 
 
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one training process."""
+
+    pid: int
+    status: int | None  # as wait(2) gives it; None: not known
+    t_ns: int
+
+
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One launch of one command.
 
@@ -30,3 +38,4 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineFacts | None = None
     exception: str | None = None
     warnings: list[str] = []
+    deaths: list[Death] = []  # of training processes, in that order, as far as they were seen

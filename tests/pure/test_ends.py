@@ -1,0 +1,86 @@
+"""Which of several ranks ended a run: the first that did not end in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from fakes import Header, run_info
+from ranks_sim import simulate
+from traceml_ai.diagnose.summarize import summarize
+from traceml_ai.schema.run import Death, Status
+from traceml_ai.schema.summary import Summary
+
+KILL, SEGV, TERM = 9, 11, 15
+
+
+def died(pid: int, status: int | None, at: int) -> Death:
+    return Death(pid=pid, status=status, t_ns=at)
+
+
+def summary_of(*deaths: Death, status: Status = "failed", facts: dict[int, Any] | None = None) -> Summary:
+    inputs = [
+        each._replace(facts={**each.facts, **(facts or {}).get(rank, {})})
+        for rank, each in enumerate(simulate(2, 30).inputs())
+    ]
+    return summarize(replace(run_info(status=status), deaths=list(deaths), exit_code=1), inputs, [])
+
+
+@pytest.mark.parametrize(("number", "name"), [(KILL, "SIGKILL"), (SEGV, "SIGSEGV"), (62, "signal 62")])
+def test_a_rank_that_was_killed_is_named_with_its_signal_and_its_last_step(number: int, name: str) -> None:
+    summary = summary_of(died(101, number, 10), died(100, TERM, 20))
+    assert summary.run.ended_by == f"rank r1 died of {name} after 30 steps"
+    assert [row.ended for row in summary.step_time.ranks] == ["SIGTERM", name]
+
+
+def test_a_core_dump_does_not_hide_the_signal() -> None:
+    assert "SIGSEGV" in str(summary_of(died(101, SEGV | 0x80, 10)).run.ended_by)
+
+
+def test_the_first_rank_to_end_is_named_and_not_those_it_dragged_along() -> None:
+    lost = {0: {"exception": "RuntimeError"}, 1: {"exception": "ValueError"}}
+    summary = summary_of(died(100, 1 << 8, 20), died(101, 1 << 8, 10), facts=lost)
+    assert summary.run.ended_by == "rank r1 ended with ValueError after 30 steps"
+    assert summary.run.exception == "ValueError"
+
+
+def test_a_killed_rank_has_no_exception_though_the_others_have() -> None:
+    summary = summary_of(died(101, KILL, 10), facts={0: {"exception": "RuntimeError"}})
+    assert summary.run.exception is None
+    assert summary.step_time.ranks[0].ended == "RuntimeError"
+
+
+def test_a_rank_that_left_with_an_exit_code_is_named_with_it() -> None:
+    assert summary_of(died(100, 0, 5), died(101, 3 << 8, 10)).run.ended_by == (
+        "rank r1 ended with exit code 3 after 30 steps"
+    )
+
+
+def test_a_rank_of_which_only_the_end_is_known_is_named_as_such() -> None:
+    summary = summary_of(died(101, None, 10))
+    assert summary.run.ended_by == "rank r1 ended, not known why, after 30 steps"
+    assert summary.step_time.ranks[1].ended == "unknown"
+
+
+def test_a_rank_that_reached_its_exit_is_not_blamed_for_an_unknown_end() -> None:
+    assert summary_of(died(101, None, 10), facts={1: {"clean_exit": True}}).run.ended_by is None
+
+
+@pytest.mark.parametrize("status", ["completed", "running"])
+def test_nobody_ends_a_run_that_completed_or_goes_on(status: Status) -> None:
+    assert summary_of(died(101, KILL, 10), status=status).run.ended_by is None
+
+
+def test_processes_that_never_trained_are_not_named() -> None:
+    assert summary_of(died(999, KILL, 10)).run.ended_by is None
+
+
+def test_a_rank_without_a_number_is_a_training_process() -> None:
+    inputs = [
+        each._replace(facts={**each.facts, "rank": None}, header=Header(pid=100 + i))
+        for i, each in enumerate(simulate(2, 30).inputs())
+    ]
+    run = replace(run_info(status="failed"), deaths=[died(100, KILL, 1)])
+    assert "a training process died of SIGKILL" in str(summarize(run, inputs, []).run.ended_by)
