@@ -21,7 +21,7 @@ from traceml_ai.collect.sampler import Processes, Sampler
 from traceml_ai.collect.series import SampleSeries
 from traceml_ai.collect.tail import KEPT_BYTES, Tail
 from traceml_ai.diagnose.summarize import summarize
-from traceml_ai.schema.run import RunInfo, Status
+from traceml_ai.schema.run import Death, RunInfo, Status
 from traceml_ai.schema.samples import MachineFacts
 from traceml_ai.schema.summary import Summary, encode
 from traceml_ai.spool.runfolder import SUMMARY_FILE, Manifest
