@@ -1,5 +1,8 @@
 """Show a run's card again: from its final_summary.json, its run folder, or its step log.
 
+  traceml view logs/base            the card
+  traceml view logs/base --html     a page with charts, which opens from disk
+
 When the collector was killed and left no final summary, it is rebuilt from the step log,
 and written to the run folder once the training process is gone.
 """
@@ -11,19 +14,28 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from traceml_ai.errors import UsageError
+from traceml_ai.errors import TraceMLError, UsageError
+
+if TYPE_CHECKING:
+    from traceml_ai.schema.summary import Summary
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``traceml view``."""
     parser.add_argument("path", type=Path, help="a final_summary.json or a run folder")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
+    parser.add_argument("--html", action="store_true", help="write the report, report.html in the run folder")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="with --html: write it there instead")
 
 
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Read the words."""
-    return parser.parse_args(words)
+    args = parser.parse_args(words)
+    if args.output and not args.html:
+        raise UsageError("--output is where --html writes to: give both")
+    return args
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.path.exists():
         raise UsageError(f"there is no {args.path}: name a final_summary.json or a run folder")
     summary = find_summary(args.path)
+    if args.html:
+        return _write_html(summary, args.output or _beside(args.path))
     if args.json:
         sys.stdout.write(encode(summary).decode())
         return 0
@@ -47,6 +61,29 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(card)
     sys.stdout.flush()
     return 0
+
+
+def _write_html(summary: Summary, path: Path) -> int:
+    from traceml_ai.report.html import render_html
+    from traceml_ai.spool.atomic import write_atomic
+
+    page = render_html(summary).encode()
+    try:
+        write_atomic(path, page)
+    except OSError as error:
+        raise TraceMLError(f"can't write {path} ({error.strerror}): name another with --output") from None
+    print(path)
+    return 0
+
+
+def _beside(path: Path) -> Path:
+    """Return where the report of a run folder or of a summary file goes."""
+    from traceml_ai.report.html import HTML_FILE
+    from traceml_ai.spool.runfolder import SUMMARY_FILE
+
+    if path.is_dir():
+        return path / HTML_FILE
+    return path.with_name(HTML_FILE) if path.name == SUMMARY_FILE else path.with_suffix(".html")
 
 
 def _can_show(text: str) -> bool:

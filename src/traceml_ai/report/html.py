@@ -6,7 +6,7 @@ import shlex
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from traceml_ai.errors import TraceMLError
+from traceml_ai.errors import UsageError
 from traceml_ai.report import facts
 from traceml_ai.report.card import ending_of, seen_steps, worth_of
 from traceml_ai.report.html_facts import groups_of
@@ -62,11 +62,11 @@ def need_libraries() -> None:
     """Make sure that a report can be made, without loading anything.
 
     Raises:
-        TraceMLError: bokeh or jinja2 is not installed.
+        UsageError: bokeh or jinja2 is not installed.
     """
     missing = [name for name in ("bokeh", "jinja2") if find_spec(name) is None]
     if missing:
-        raise TraceMLError(f'an HTML report needs {" and ".join(missing)}: pip install "traceml-ai[report]"')
+        raise UsageError(f'an HTML report needs {" and ".join(missing)}: pip install "traceml-ai[report]"')
 
 
 def render_html(summary: Summary) -> str:
@@ -80,7 +80,7 @@ def render_html(summary: Summary) -> str:
         summary holds are shown as text.
 
     Raises:
-        TraceMLError: bokeh or jinja2 is not installed.
+        UsageError: bokeh or jinja2 is not installed.
     """
     need_libraries()
     from traceml_ai.report.charts import draw_all

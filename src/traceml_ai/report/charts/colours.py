@@ -12,8 +12,8 @@ PHASE_COLOURS: dict[str, str] = {
     "forward": "#0072b2",
     "backward": "#009e73",
     "optimizer": "#cc79a7",
-    "residual": "#8a929c",
-    "between_steps": "#bcc3cb",
+    "residual": "#5f6872",
+    "between_steps": "#8d97a3",
 }
 SEVERITY_COLOURS: dict[Severity, str] = {"critical": "#c62828", "warning": "#d06a00", "info": "#5b6bbf"}
 _OTHERS = ("#d55e00", "#7b61a8", "#4e9a9a", "#b8860b", "#a0522d", "#6b8e23", "#b05070", "#5f7fbf")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bokeh.models import BasicTicker, LinearColorMapper
 from bokeh.models.annotations import ColorBar
-from bokeh.palettes import Blues, Oranges, diverging_palette
+from bokeh.palettes import Blues, Oranges
 
 from traceml_ai.report.charts.base import Figure, Kind, Sources, Table, View, add_hover, new_figure
 from traceml_ai.report.charts.colours import INK
@@ -17,6 +17,7 @@ from traceml_ai.schema.summary import RankRow, Summary
 
 _PHASES = ("step", "input_wait", "h2d", "forward", "backward", "optimizer", "residual", "between_steps")
 _MOST_NUMBERS = 16  # ranks: beyond, a cell is too low for a number
+_PALETTE = [*Blues[256][:226], *["#ffffff"] * 13, *reversed(Oranges[256][:226])]  # as the median is white
 _SCALE_PCT = 25.0  # of the step: a rank so much slower gets the strongest colour
 
 
@@ -75,8 +76,7 @@ def _figure(summary: Summary, view: View, sources: Sources) -> Figure:
     fig = new_figure(view, height=min(900, 70 + max(3, min(28, 1600 // ranks)) * ranks), x=None)
     fig.xaxis.ticker = list(range(len(phases)))
     fig.xaxis.major_label_overrides = {at: _word(phase) for at, phase in enumerate(phases)}
-    palette = diverging_palette(Blues[256], Oranges[256], 255)
-    mapper = LinearColorMapper(palette=palette, low=-_SCALE_PCT, high=_SCALE_PCT, nan_color="#e6e8eb")
+    mapper = LinearColorMapper(palette=_PALETTE, low=-_SCALE_PCT, high=_SCALE_PCT, nan_color="#e6e8eb")
     cells = fig.rect("column", "rank", 0.96, 0.94, source=sources["cells"], line_color=None,
                      fill_color={"field": "excess_pct", "transform": mapper})  # fmt: skip
     fig.text("column", "rank", "label", source=sources["cells"], text_align="center", text_baseline="middle",

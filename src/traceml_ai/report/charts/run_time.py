@@ -26,7 +26,7 @@ def _bars(parts: list[tuple[str, float, str]], total: float) -> View:
         "colour": [colour for _, _, colour in parts],
     }
     widest = max(seconds for _, seconds, _ in parts) or 1e-9
-    return View({"bars": columns}, factors=columns["part"], x_range=(0.0, 1.45 * widest))
+    return View({"bars": columns}, factors=columns["part"], x_range=(0.0, 1.7 * widest))
 
 
 def _pct(part: float, total: float) -> str:

@@ -26,8 +26,14 @@ BETWEEN = "between_steps"
 
 
 def phase_word(name: str) -> str:
-    """Return what a phase is called in text."""
-    return clean(PHASE_WORDS.get(name, name)) or "?"
+    """Return what a phase is called in text; never a formula, for which bokeh would go and get MathJax."""
+    word = clean(PHASE_WORDS.get(name, name)) or "?"
+    for mark in _FORMULA_MARKS:
+        word = word.replace(mark, " ".join(mark))
+    return word
+
+
+_FORMULA_MARKS = ("$$", "\\[", "\\(")
 
 
 def _measured(summary: Summary) -> dict[str, PhaseStats]:
@@ -52,7 +58,7 @@ def _breakdown_view(summary: Summary) -> View | None:
         "colour": [colour_of(name) for name in phases],
     }
     widest = max(*each, 1e-9)
-    return View({"bars": bars}, factors=bars["phase"], x_range=(0.0, 1.45 * widest))
+    return View({"bars": bars}, factors=bars["phase"], x_range=(0.0, 1.7 * widest))
 
 
 def _bar_label(ms: float, stats: PhaseStats) -> str:
@@ -108,7 +114,14 @@ def _histograms_view(summary: Summary) -> View | None:
     found = {name: histogram for name, histogram in summary.step_time.histograms.items() if histogram.counts}
     if not found:
         return None
-    return View({name: _outline(histogram) for name, histogram in found.items()})
+    longest = max(_SHORTEST_MS, *(histogram.edges_ms[-1] for histogram in found.values()))
+    shortest = min(_first_drawn(histogram) for histogram in found.values())
+    outlines = {name: _outline(histogram) for name, histogram in found.items()}
+    return View(outlines, x_range=(min(shortest, longest) / 1.3, 1.3 * longest))
+
+
+def _first_drawn(histogram: Histogram) -> float:
+    return next((edge for edge in histogram.edges_ms if edge >= _SHORTEST_MS), _SHORTEST_MS)
 
 
 def _outline(histogram: Histogram) -> dict[str, list[Any]]:
@@ -123,7 +136,7 @@ def _outline(histogram: Histogram) -> dict[str, list[Any]]:
     return {"ms": [x[0], *x, x[-1]], "pct": [0.0, *y, 0.0]}
 
 
-_SHORTEST_MS = 1e-6
+_SHORTEST_MS = 1e-3  # less is the clock's own noise
 
 
 def _histograms_figure(_summary: Summary, view: View, sources: Sources) -> Figure:

@@ -22,8 +22,7 @@ from traceml_ai.schema.series import Series
 from traceml_ai.schema.summary import Finding, Summary
 
 _TALLEST = 4.0
-"""A single peak may be so many times the highest mean; beyond, it is drawn at the upper edge, lest it
-flatten the rest."""
+"""A peak may be so many times what is usual; beyond, it is drawn at the edge, lest it flatten the rest."""
 
 
 # --- step time -----------------------------------------------------------------------------------
@@ -48,9 +47,10 @@ def _top(summary: Summary) -> float:
     steady = [i for i, first in enumerate(series.first_step) if first >= warm] or range(
         len(series.first_step)
     )
-    mean = max((series.mean_ms[i] or 0.0 for i in steady), default=0.0)
+    means = sorted(series.mean_ms[i] or 0.0 for i in steady)
+    usual = means[(len(means) - 1) * 19 // 20]  # a level that lasted is in it, a single point is not
     peak = max((series.max_ms[i] or 0.0 for i in steady), default=0.0)
-    return 1.15 * min(max(peak, mean), _TALLEST * mean) or 1.0
+    return 1.15 * min(max(peak, means[-1]), _TALLEST * usual) or 1.0
 
 
 def _points(series: Series, top: float) -> dict[str, list[Any]]:
