@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe.stage import Iteration, Stage
+from probe.stage import Stage
+from traceml_ai.probe.columns import RAW_BIT
+from traceml_ai.schema.step import FLAGS_COLUMN
 
 
 class _Program:
@@ -19,6 +22,7 @@ class _Program:
         self.is_open = False
         self.train = self.stage.iterate("train", us=3)
         self.held_out = self.stage.iterate("held out")
+        self.others = self.stage.iterate("another thread's")
         self.events: dict[str, Callable[[], None]] = {
             "ordinary": self.ordinary,
             "fetch": lambda: self.stage.fetch(self.train, 11),
@@ -45,6 +49,8 @@ class _Program:
         }
 
     def run(self, names: list[str]) -> list[dict[str, int]]:
+        if "other thread" in names:
+            self.other_thread()  # it has been there all along
         for _ in range(25):
             self.ordinary()
         for name in names:
@@ -102,7 +108,7 @@ class _Program:
 
     def other_thread(self) -> None:
         self.stage.thread = 99
-        self.stage.fetch(self.train, 5)
+        self.stage.fetch(self.others, 5)
         self.stage.forward(5)
         self.stage.thread = 7
 
@@ -143,13 +149,23 @@ def _exclusive(record: dict[str, int]) -> list[int]:
     return [record[name.removesuffix("_ns")] for name in EXCLUSIVE_COLUMNS]
 
 
-def test_plain_steps_are_really_written_as_time_stamps() -> None:
-    from traceml_ai.probe.columns import RAW_BIT
-    from traceml_ai.schema.step import FLAGS_COLUMN
+@pytest.mark.parametrize("call", ["forward", "backward", "step"])
+def test_no_step_is_plain_once_another_thread_trains_as_well(call: str) -> None:
+    program = _Program(plain=True, marked=False)
+    program.ordinary()
+    program.stage.thread = 99
+    getattr(program.stage, call)(5)
+    program.stage.thread = 7
+    for _ in range(40):
+        program.ordinary()
+    assert not any(record[FLAGS_COLUMN] & RAW_BIT for record in program.stage.log.records)
 
-    stage = Stage()
-    batches: Iteration = stage.iterate(object())
-    stage.warm(batches, 40)
-    written = [bool(record[FLAGS_COLUMN] & RAW_BIT) for record in stage.log.records]
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_plain_steps_are_really_written_as_time_stamps(marked: bool) -> None:
+    program = _Program(plain=True, marked=marked)
+    for _ in range(40):
+        program.ordinary()
+    written = [bool(record[FLAGS_COLUMN] & RAW_BIT) for record in program.stage.log.records]
     assert written.count(True) >= 15
     assert not any(written[:20])

@@ -306,7 +306,7 @@ def test_fetches_on_another_thread_are_not_waited_for(stage: Stage) -> None:
     batches = stage.iterate(object())
     stage.warm(batches)
     stage.thread = 8
-    stage.fetch(batches, 50)
+    stage.fetch(stage.iterate("in the background"), 50)
     stage.thread = 7
     stage.ordinary(batches)
     assert last(stage)["input_wait"] == 10

@@ -370,7 +370,7 @@ class Books(Plain):
         self.ident = -1
         self.adoptable = False
         self.cur = OFF
-        self.stage = GENERAL
+        self.stage = self.resting = GENERAL
 
     def tail_record(self) -> list[int]:
         """What followed the last step, for a process that ends in order."""

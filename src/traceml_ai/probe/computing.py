@@ -20,9 +20,11 @@ from traceml_ai.probe.columns import (
     FETCHES,
     FLAGS,
     FORWARD,
+    GENERAL,
     H2D,
     HAND_AFTER_BACKWARDS,
     IDLE,
+    IN_BACKWARD,
     MARKED_BIT,
     MICROBATCHES,
     NO_OPTIMIZER_BIT,
@@ -85,6 +87,12 @@ class Computing(Fetching):
         """A model of a measured one's class was called: it may be the next to be trained."""
         self.candidate = weakref.ref(module)
 
+    def note_foreign(self, module: object = None) -> None:
+        """A model (if it is a measured one) or an optimizer was called on another thread."""
+        aside = module is not None and id(module) not in self.targets
+        if not (aside or self.in_backward or self.stage == IN_BACKWARD):  # those are autograd's own
+            self.resting = GENERAL
+
     def enter_forward(self, training: bool) -> int:
         """The outermost call of a measured model begins."""
         if self.stage >= IDLE:
@@ -146,6 +154,7 @@ class Computing(Fetching):
         """
         if not self.adoptable or self.step or self.marked:
             self.foreign += self.ident != -1
+            self.resting = GENERAL
             return False
         self.ident = ident
         self.advance()

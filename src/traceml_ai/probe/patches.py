@@ -9,7 +9,9 @@ Every wrapper passes through while the state's ``ident`` is not the calling thre
 measurement off is one store.
 
 The wrappers of a step's four calls begin with the fast path of a plain step: two time stamps. The
-general case is in `StepState`'s methods.
+general case is in `StepState`'s methods. The fast path does not ask which thread is calling (that
+takes a microsecond when the caches are cold): once a model, backward or optimizer was called on
+another thread, no step is plain any more (`Plain.resting`).
 """
 
 from __future__ import annotations
@@ -82,8 +84,6 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
-        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
-            return inner(self)
         if st.stage == IDLE and id(self) == st.train_iterator:
             st.stage = IN_FETCH
             raw[FETCH_BEGIN] = clock()
@@ -105,8 +105,8 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
                 st.stage = FETCHED if st.marked else OPENED
                 return data
             before = BETWEEN
-        elif st.framework:
-            return inner(self)  # the framework tells which fetches are training's
+        elif st.framework or st.in_fetch or st.stage == IN_FETCH or get_ident() != st.ident:
+            return inner(self)  # a framework tells which fetches are training's
         else:
             try:
                 before = st.enter_fetch(self)
@@ -166,7 +166,7 @@ def timed_call(
             then looked up at each call, as tracers replace it for a while.
         module: ``torch.nn.Module``.
         get_ident: ``threading.get_ident``.
-        is_compiling: ``torch.compiler.is_compiling``, first so that a compiler that traces a
+        is_compiling: ``torch.compiler.is_dynamo_compiling``, first so that a compiler that traces a
             nested call folds this function away.
     """
     raw, clock = st.raw, st.clock
@@ -174,16 +174,9 @@ def timed_call(
     @functools.wraps(inner or module.__call__)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807, PLR0911 - a call less
         call = inner or module.__call__
-        if is_compiling() or st.no_forward:
+        if is_compiling():
             return call(self, *args, **kwargs)
-        if st.stage >= IN_FORWARD and st.stage != IN_OPTIMIZER:
-            return call(self, *args, **kwargs)
-        if get_ident() != st.ident:
-            return call(self, *args, **kwargs)
-        if id(self) not in st.targets:
-            st.note_unmeasured(self)
-            return call(self, *args, **kwargs)
-        if st.stage == OPENED and st.grad_enabled():
+        if st.stage == OPENED and id(self) in st.targets and st.grad_enabled():
             st.stage = IN_FORWARD
             raw[FORWARD_BEGIN] = clock()
             try:
@@ -196,6 +189,14 @@ def timed_call(
                 st.stage = FORWARDED
                 return out
             before = RESIDUAL
+        elif st.no_forward or (st.stage >= IN_FORWARD and st.stage != IN_OPTIMIZER):
+            return call(self, *args, **kwargs)
+        elif get_ident() != st.ident:
+            st.note_foreign(self)
+            return call(self, *args, **kwargs)
+        elif id(self) not in st.targets:
+            st.note_unmeasured(self)
+            return call(self, *args, **kwargs)
         elif st.framework == PASS_CALL:
             st.framework = OWNED
             return call(self, *args, **kwargs)
@@ -230,9 +231,7 @@ def timed_backward(
 
     @functools.wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or st.in_backward or st.stage == IN_BACKWARD:
-            return inner(*args, **kwargs)
-        if get_ident() != st.ident and not st.adopt_or_count(get_ident()):
+        if is_compiling():
             return inner(*args, **kwargs)
         if st.stage == FORWARDED:
             st.stage = IN_BACKWARD
@@ -247,6 +246,12 @@ def timed_backward(
                 st.stage = BACKWARDED
                 return out
             before, was_forward = RESIDUAL, False
+        elif (
+            st.in_backward
+            or st.stage == IN_BACKWARD
+            or (get_ident() != st.ident and not st.adopt_or_count(get_ident()))
+        ):
+            return inner(*args, **kwargs)
         else:
             was_forward = st.no_forward
             try:
@@ -286,19 +291,8 @@ def timed_step(
 
     @functools.wraps(inner)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0911, PLR0912 - a call less
-        if is_compiling() or get_ident() != st.ident:
+        if is_compiling():
             return inner(self, *args, **kwargs)
-        if st.framework and not st.in_optimizer:
-            parameter = st.versioned.get(id(self), gone)()
-            if parameter is not None:
-                version = parameter._version  # noqa: SLF001
-                st.in_optimizer = True
-                try:
-                    out = inner(self, *args, **kwargs)
-                finally:
-                    st.in_optimizer = False
-                st.count_update(self, parameter._version != version)  # noqa: SLF001
-                return out
         if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
             parameter = st.plain_parameter()
             if parameter is not None:
@@ -322,6 +316,21 @@ def timed_step(
                         st.fail("optimizer", error)
                     return out
                 st.leave_odd_optimizer(self, parameter._version != version)  # noqa: SLF001
+                return out
+        if get_ident() != st.ident:
+            if st.ident != -1:
+                st.note_foreign()
+            return inner(self, *args, **kwargs)
+        if st.framework and not st.in_optimizer:
+            parameter = st.versioned.get(id(self), gone)()
+            if parameter is not None:
+                version = parameter._version  # noqa: SLF001
+                st.in_optimizer = True
+                try:
+                    out = inner(self, *args, **kwargs)
+                finally:
+                    st.in_optimizer = False
+                st.count_update(self, parameter._version != version)  # noqa: SLF001
                 return out
         try:
             if st.stage >= IDLE:

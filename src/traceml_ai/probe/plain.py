@@ -48,6 +48,7 @@ class Plain:
         "plain_optimizer",
         "plain_parameter",
         "raw",
+        "resting",
         "stage",
         "step",
         "targets",
@@ -58,6 +59,7 @@ class Plain:
         self.ident = ident
         self.clock = clock
         self.stage = GENERAL
+        self.resting = IDLE  # the stage after a plain step; GENERAL: no step is to be plain any more
         self.raw = [0] * HOT_COLUMNS
         self.step = 0
         self.marked = False
@@ -81,4 +83,4 @@ class Plain:
             self.next_chore = self.chore(step)
         raw[9] = end = self.clock()
         raw[8] = end - now
-        self.stage = IDLE if self.ident != -1 else GENERAL  # a chore may have turned us off
+        self.stage = self.resting  # a chore may have turned us off

@@ -102,7 +102,7 @@ class Settling(Books):
 
     def next_stage(self) -> int:
         """After a step was closed in the books: whether the next one may be plain."""
-        if self.framework or self.ident == -1:
+        if self.framework:
             return GENERAL
         raw = self.raw
         raw[RAW["own"]] = self.acc[OWN]
@@ -115,4 +115,4 @@ class Settling(Books):
         if self.device is not None:
             return GENERAL
         plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
-        return IDLE if plain else GENERAL
+        return self.resting if plain else GENERAL
