@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from traceml_ai.report import facts
+from traceml_ai.report.ranks import rank_lines
 from traceml_ai.report.table import rows_of, table_lines
 from traceml_ai.report.text import NOT_AVAILABLE, clean, duration, fit, number, steps_of, wrap
 from traceml_ai.report.words import KIND_WORDS, QUIET_KINDS
@@ -35,16 +36,17 @@ class _Limits(NamedTuple):
     named: int  # rows for the user's own phases
     others: int  # further findings
     notes: int  # lines that a fact, a further finding or a warning may take
+    ranks: int = 4  # rows of the table of ranks
 
 
 _LIMITS = (
-    _Limits(gaps=True, sentence=4, named=8, others=3, notes=3),
-    _Limits(gaps=False, sentence=4, named=8, others=3, notes=3),
-    _Limits(gaps=False, sentence=4, named=5, others=3, notes=2),
-    _Limits(gaps=False, sentence=3, named=3, others=3, notes=2),
-    _Limits(gaps=False, sentence=3, named=3, others=3, notes=1),
-    _Limits(gaps=False, sentence=2, named=2, others=2, notes=1),
-    _Limits(gaps=False, sentence=2, named=2, others=1, notes=1),
+    _Limits(gaps=True, sentence=4, named=8, others=3, notes=3, ranks=8),
+    _Limits(gaps=False, sentence=4, named=8, others=3, notes=3, ranks=6),
+    _Limits(gaps=False, sentence=4, named=5, others=3, notes=2, ranks=4),
+    _Limits(gaps=False, sentence=3, named=3, others=3, notes=2, ranks=3),
+    _Limits(gaps=False, sentence=3, named=3, others=3, notes=1, ranks=3),
+    _Limits(gaps=False, sentence=2, named=2, others=2, notes=1, ranks=2),
+    _Limits(gaps=False, sentence=2, named=2, others=1, notes=1, ranks=1),
 )
 _WARNINGS = 3
 
@@ -93,7 +95,14 @@ class _Card:
         self.ascii_only = ascii_only
 
     def lines(self) -> Iterator[str]:
-        parts = (self._head(), self._verdict(), self._breakdown(), self._facts(), self._notes())
+        parts = (
+            self._head(),
+            self._verdict(),
+            self._breakdown(),
+            self._ranks(),
+            self._facts(),
+            self._notes(),
+        )
         for i, part in enumerate(parts):
             found = list(part)
             if i > 1 and found and self.limits.gaps:
@@ -150,6 +159,9 @@ class _Card:
             return ()
         rows = rows_of(self.summary, self.limits.named)
         return table_lines(rows, f"Step ({step.clock} clock)", self.width, ascii_only=self.ascii_only)
+
+    def _ranks(self) -> Iterable[str]:
+        return rank_lines(self.summary, self.width, self.limits.ranks, ascii_only=self.ascii_only)
 
     def _facts(self) -> Iterator[str]:
         lines = (*facts.OPTIONAL, *facts.LINES)
