@@ -67,10 +67,9 @@ def _usual(side: Side) -> dict[tuple[str, str], Finding]:
     first: dict[tuple[str, str], Finding] = {}
     runs: Counter[tuple[str, str]] = Counter()
     for summary in side:
-        keys = {(finding.kind, finding.section): finding for finding in reversed(summary.findings)}
-        runs.update(keys.keys())
-        for key, finding in keys.items():
-            first.setdefault(key, finding)
+        runs.update({(finding.kind, finding.section) for finding in summary.findings})
+        for finding in summary.findings:
+            first.setdefault((finding.kind, finding.section), finding)
     return {
         key: finding
         for key, finding in first.items()

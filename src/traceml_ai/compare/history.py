@@ -23,6 +23,8 @@ FALSE_ALARM = 0.02
 # The noise of runs is not believed to be smaller.
 LEAST_NOISE_PCT = 0.3
 
+# So many times the noise from both its neighbours, a run is odd.
+_ODD = 5.0
 # Median of |x - y| of two standard normal values.
 _SIGMA_PER_DIFFERENCE = 1 / 0.9539
 # A median of differences of neighbours is worth so much of as many independent values.
@@ -38,7 +40,7 @@ def levels(logs: NDArray[Any]) -> list[int]:
     Args:
         logs: Logarithms of step times, in order of time.
     """
-    values = np.asarray(logs, dtype=np.float64)
+    values = _without_odd_runs(np.asarray(logs, dtype=np.float64))
     starts = [0] if len(values) else []
     waiting = [(0, values)]
     while waiting:  # not by recursion: a series may be long
@@ -48,6 +50,16 @@ def levels(logs: NDArray[Any]) -> list[int]:
             starts.append(at + found)
             waiting += [(at, part[:found]), (at + found, part[found:])]
     return sorted(starts)
+
+
+def _without_odd_runs(logs: Floats) -> Floats:
+    """Replace single runs that are far from both neighbours: they would make a level with one of them."""
+    if len(logs) <= LEAST_RUNS:
+        return logs
+    padded = np.concatenate([logs[2:3], logs, logs[-3:-2]])
+    usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, 3), axis=1)
+    far = _ODD * max(_neighbour_noise(logs), LEAST_NOISE_PCT / 100)
+    return np.where(np.abs(logs - usual) > far, usual, logs)
 
 
 def _best_split(part: Floats, whole: Floats) -> int | None:

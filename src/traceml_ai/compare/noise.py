@@ -66,7 +66,7 @@ def learn(groups: Sequence[Sequence[PastRun]]) -> Floor:
         :data:`ASSUMED` when there are too few of them.
     """
     squares, dof, used, within = 0.0, 0, 0, 0.0
-    for group in groups:
+    for group in filter(None, groups):
         logs = np.log([run.mean for run in group])
         starts = levels(logs)
         for start, end in zip(starts, [*starts[1:], len(logs)], strict=True):
