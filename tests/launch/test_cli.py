@@ -69,7 +69,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("mode", ["cli", "dashboard"])
+@pytest.mark.parametrize("mode", ["dashboard"])
 def test_a_view_that_is_not_built_is_said_before_anything_starts(
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,14 +95,14 @@ def test_until_the_command_is_started_nothing_heavy_is_imported(tmp_path: Path) 
         tmp_path,
         """
         import sys
-        from traceml_ai.launch import life
+        from traceml_ai.launch import front
         from traceml_ai.cli.main import main
 
         def show(*_, **__):
             print(sorted({"numpy", "msgspec", "rich", "psutil", "torch", "scipy"} & set(sys.modules)))
             raise OSError("enough")
 
-        life.Child = show
+        front.Child = show
         main(["run", "--logs-dir", sys.argv[1], "probe.py"])
         """,
         "probe.py",

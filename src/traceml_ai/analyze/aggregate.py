@@ -131,3 +131,11 @@ class RankAggregate:
     def buckets(self) -> BucketView:
         """Return the whole run in time buckets."""
         return self._buckets.view()
+
+    def step_curve(self) -> tuple[Ints, Ints, Ints, int]:
+        """Return counts, sums and maxima of step time of each bucket, and steps in a full one."""
+        return self._buckets.step_curve()
+
+    def last_bucket_peak(self, index: int) -> int:
+        """Return the largest value of a column in the newest bucket; 0: there is none."""
+        return self._buckets.last_peak(index)

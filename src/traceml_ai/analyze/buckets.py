@@ -65,6 +65,20 @@ class Buckets:
             self._bins[:n].copy(),
         )
 
+    def step_curve(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+        """Return counts, sums and maxima of step time, and the width: cheap enough to ask twice a second."""
+        n, step = self._used, EXT["step_ns"]
+        return (
+            self._counts[:n].copy(),
+            self._sums[:n, step].copy(),
+            self._maxima[:n, step].copy(),
+            self._width,
+        )
+
+    def last_peak(self, index: int) -> int:
+        """Return the largest value of a column in the newest bucket; 0: there is none."""
+        return int(self._maxima[self._used - 1, index]) if self._used else 0
+
     def _room(self) -> int:
         """How many records still fit into the newest bucket."""
         return self._width - int(self._counts[self._used - 1]) if self._used else 0

@@ -23,7 +23,7 @@ from traceml_ai.launch.life import Request
 from traceml_ai.launch.life import run as run_request
 
 MODES = ("auto", "summary", "cli", "dashboard")
-_BUILT_MODES = ("auto", "summary")
+_BUILT_MODES = ("auto", "summary", "cli")
 _TORCHRUN = {
     "--nproc-per-node": "processes on this node, started by torch.distributed.run",
     "--nnodes": "number of nodes",
@@ -84,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
             trace_max_steps=args.trace_max_steps,
             as_json=args.json,
             disabled=args.disable_traceml,
+            mode=args.mode,
+            save_output=not args.no_save_training_output,
         )
     )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.collect.deaths import Deaths
 from traceml_ai.collect.family import descendants
 from traceml_ai.collect.files import Files
@@ -22,7 +23,7 @@ from traceml_ai.collect.series import SampleSeries
 from traceml_ai.collect.tail import KEPT_BYTES, Tail
 from traceml_ai.diagnose.summarize import summarize
 from traceml_ai.schema.run import Death, RunInfo, Status
-from traceml_ai.schema.samples import MachineFacts
+from traceml_ai.schema.samples import HostSample, MachineFacts
 from traceml_ai.schema.summary import Summary, encode
 from traceml_ai.spool.runfolder import SUMMARY_FILE, Manifest
 
@@ -69,6 +70,7 @@ class Collector:
         self._ours: dict[int, bool] = {}
         self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
         self._oom = OomWatch(files)
+        self.latest: Summary | None = None
         self._deaths = Deaths(clock=clock)
         self.machine = self._guard("reading the machine", read_machine, files, os.environ)
 
@@ -86,9 +88,18 @@ class Collector:
         if self._clock() >= self._summary_due_ns:
             self._guard("the running summary", self._rewrite)
 
+    def refresh(self) -> None:
+        """Read the logs: what a live view needs between two ticks."""
+        self._guard("reading the step log", self._tail.poll)
 
+    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
+        """Return process id, rank and aggregate of each training process, in the order of the ranks."""
+        return self._tail.ranks()
 
-
+    def newest_samples(self) -> list[HostSample]:
+        """Return the last sample of each training process."""
+        newest = [series.newest for series in self._series.values()]
+        return [sample for sample in newest if sample is not None]
 
     def finish(self, status: Status, exit_code: int, *, end_ns: int) -> Summary | None:
         """Read what is left of the logs and write the final summary.
@@ -135,7 +146,7 @@ class Collector:
     def _rewrite(self) -> None:
         begin = self._clock()
         self._guard("keeping the step log", self._tail.touch)
-        summary = self._summary("running", None, begin)
+        self.latest = summary = self._summary("running", None, begin)
         self._publisher.write(SUMMARY_FILE, encode(summary))
         cost_ns = self._clock() - begin
         self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / SUMMARY_BUDGET))

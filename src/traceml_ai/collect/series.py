@@ -36,6 +36,11 @@ class SampleSeries:
             pairs = (self._kept[at : at + 2] for at in range(0, self._limit, 2))
             self._kept = [_telling(pair) for pair in pairs]
 
+    @property
+    def newest(self) -> HostSample | None:
+        """The last one taken in."""
+        return self._newest
+
     def samples(self) -> list[HostSample]:
         """Return what was kept, and the newest one in any case."""
         if self._newest is None or self._newest in self._kept[-1:]:

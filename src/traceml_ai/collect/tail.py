@@ -68,6 +68,12 @@ class Tail:
             for log in self._logs.values()
         ]
 
+    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
+        """Return process id, rank (``None``: not known) and aggregate of each, in the order of the ranks."""
+        found = [(pid, log.reader.header.rank, log.aggregate) for pid, log in self._logs.items()]
+        found.sort(key=lambda each: each[1])
+        return [(pid, None if rank < 0 else rank, aggregate) for pid, rank, aggregate in found]
+
     def _read(self, *, final: bool) -> None:
         self._find()
         for pid, log in self._logs.items():

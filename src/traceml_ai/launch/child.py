@@ -62,6 +62,12 @@ class Child:
         _drain(self._wake)
         return self._process.wait() if self._pidfd in ready else None
 
+    def start_view(self) -> None:
+        """Do nothing: it has the terminal to itself."""
+
+    def close_view(self) -> None:
+        """Do nothing: there is none."""
+
     def _wait_in_slices(self, timeout_s: float) -> int | None:
         until = time.monotonic() + timeout_s
         while (code := self._process.poll()) is None and time.monotonic() < until:

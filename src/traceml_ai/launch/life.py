@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceml_ai.collect.notes import Guard, Notes
 from traceml_ai.hook import folder as hook_folder
 from traceml_ai.launch.become import become, not_started
-from traceml_ai.launch.child import Child
 from traceml_ai.launch.command import Target, Torchrun, build, hookless
 from traceml_ai.launch.environment import child_environment
+from traceml_ai.launch.front import Program, start, terminal_for_view
 from traceml_ai.launch.outcome import Outcome, end_like
 from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
 from traceml_ai.launch.say import occupy_standard_descriptors, say
@@ -27,6 +27,7 @@ from traceml_ai.schema import env
 if TYPE_CHECKING:
     from traceml_ai.collect.collector import Collector
     from traceml_ai.collect.publish import Publisher
+    from traceml_ai.live.rounds import Rounds
 
 _BLIND_PAUSE_S = 1.0
 """Between two looks at nothing, when the collector could not start."""
@@ -43,6 +44,8 @@ class Request(NamedTuple):
     trace_max_steps: int | None = None
     as_json: bool = False
     disabled: bool = False
+    mode: str = "summary"  # auto, summary, cli or dashboard
+    save_output: bool = True
 
 
 class Watched(NamedTuple):
@@ -50,6 +53,7 @@ class Watched(NamedTuple):
 
     collector: Collector
     publisher: Publisher
+    rounds: Rounds
 
 
 def run(request: Request) -> int:
@@ -69,11 +73,12 @@ def run(request: Request) -> int:
     occupy_standard_descriptors()
     plan = Plan(request.logs, request.run_name, request.target.stem, command, request.interval_s)
     recording = open_recording(plan)
-    relay = Relay()
+    terminal = terminal_for_view(request.mode, os.environ) if recording.measured else None
+    relay = Relay(shared=terminal is None)
     environ = _environment(request, recording)
     start_ns = time.perf_counter_ns()
     try:
-        child = Child(command, environ, wake=relay.wake)
+        child: Program = start(command, environ, relay.wake, recording, terminal)
     except OSError as error:
         relay.training_is_over()
         recording.discard()
@@ -82,29 +87,31 @@ def run(request: Request) -> int:
     return end_like(_attend(request, recording.started(child.pid, start_ns), child, relay))
 
 
-def _attend(request: Request, recording: Recording, child: Child, relay: Relay) -> Outcome:
+def _attend(request: Request, recording: Recording, child: Program, relay: Relay) -> Outcome:
     """Watch the started command until its end, and tell about it; no error of ours gets out."""
     notes = Notes(say)
     guard = Guard(notes)
     guard("the start", _announce, recording, notes)
-    watched = guard("the collector", _start_collector, recording, notes)
+    guard("the view", child.start_view)
+    watched = guard("the collector", _start_collector, request, recording, notes)
     returncode = _watch(child, relay, watched, guard)
     end_ns = time.perf_counter_ns()
+    guard("closing the view", child.close_view)
     relay.training_is_over()
     outcome = Outcome.of(returncode)
     guard("the end", _finish, request, recording, watched, outcome, end_ns)
     return outcome
 
 
-def _watch(child: Child, relay: Relay, watched: Watched | None, guard: Guard) -> int:
+def _watch(child: Program, relay: Relay, watched: Watched | None, guard: Guard) -> int:
     while True:
-        pause_s = guard("the collector's clock", watched.collector.pause_s) if watched else None
+        pause_s = guard("the collector's clock", watched.rounds.pause_s) if watched else None
         returncode = child.wait(_BLIND_PAUSE_S if pause_s is None else pause_s)
         if returncode is not None:
             return returncode
         relay.pass_on(child.send)
         if watched:
-            guard("the collector's tick", watched.collector.tick)
+            guard("the collector's tick", watched.rounds.go)
 
 
 def _announce(recording: Recording, notes: Notes) -> None:
@@ -118,13 +125,14 @@ def _announce(recording: Recording, notes: Notes) -> None:
     say("; ".join(problems) or f"recording to {recording.folder}")
 
 
-def _start_collector(recording: Recording, notes: Notes) -> Watched:
+def _start_collector(request: Request, recording: Recording, notes: Notes) -> Watched:
     # Its thread pool would take a stack per processor; only this process is meant, the child is started.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from traceml_ai.collect.collector import Collector
     from traceml_ai.collect.publish import Publisher
     from traceml_ai.launch.leftovers import clean_leftovers
     from traceml_ai.launch.place import candidates
+    from traceml_ai.live.rounds import Rounds
 
     publisher = Publisher(recording.folder, lambda: _elsewhere(recording.manifest.name), notes)
     collector = Collector(recording.manifest, publisher, notes)
@@ -133,7 +141,8 @@ def _start_collector(recording: Recording, notes: Notes) -> Watched:
     if recording.folder is not None:
         guard("the manifest", recording.manifest._replace(machine=machine).write, recording.folder)
     guard("cleaning up after dead runs", clean_leftovers, candidates())
-    return Watched(collector, publisher)
+    saved_to = recording.folder if request.save_output else None
+    return Watched(collector, publisher, Rounds(collector, recording.manifest, notes, saved_to=saved_to))
 
 
 def _finish(
@@ -147,7 +156,8 @@ def _finish(
         return
     from traceml_ai.launch.tell import tell
 
-    collector, publisher = watched
+    collector, publisher, rounds = watched
+    rounds.finish()
     summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
     if summary is None:
         return

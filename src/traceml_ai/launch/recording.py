@@ -43,6 +43,11 @@ class Recording(NamedTuple):
         """The folder of the step log; ``None``: the run is not measured."""
         return None if self.manifest.spool is None else Path(self.manifest.spool)
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is something to look at while the run goes on."""
+        return self.folder is not None and self.spool is not None
+
     def started(self, child_pid: int, start_ns: int) -> Recording:
         """Return the recording of a run whose process was created."""
         birth = birth_of(child_pid)

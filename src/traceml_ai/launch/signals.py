@@ -28,12 +28,17 @@ class Relay:
 
     Create it before the training process, so that no signal is lost in between. A handler of our own
     becomes the default again in the child.
+
+    Args:
+        shared: The training process is in the launcher's process group, and may get a signal that
+            reaches the launcher by itself. In a session of its own it never does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = True) -> None:
         self._received: list[int] = []
+        self._shared = shared
         self._signals = relayed()
-        self._witness = self._call_witness()
+        self._witness = self._call_witness() if shared else None
         self.wake, self._bell = os.pipe()
         os.set_blocking(self._bell, False)
         os.set_blocking(self.wake, False)
@@ -51,7 +56,7 @@ class Relay:
         time.sleep(_GRACE_S)
         reached = self._witness.ask() if self._witness else None
         for number in self._take():
-            if self._reached_launcher_only(number, reached):
+            if not self._shared or self._reached_launcher_only(number, reached):
                 send(number)
 
     def pass_on_all(self, send: Callable[[int], None]) -> None:

@@ -18,6 +18,9 @@ TRACE_MAX_STEPS = "TRACEML_TRACE_MAX_STEPS"
 DISABLED = "TRACEML_DISABLED"
 """``1``: no file, no patch, no thread anywhere."""
 
+VIEW_CHANNEL = "TRACEML_VIEW_CHANNEL"
+"""Between ``traceml run`` and its own view only: the descriptor they talk over."""
+
 PYTHONPATH = "PYTHONPATH"
 """The start-up hook's folder is put in front of it; the hook takes itself off ``sys.path`` again."""
 

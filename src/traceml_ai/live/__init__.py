@@ -1,0 +1,1 @@
+"""Watching a run while it goes on: a terminal view and a browser page over immutable snapshots."""
