@@ -72,7 +72,7 @@ def _cell(text: str, column: _Column, width: int) -> str:
 
 
 def _problems(runs: Sequence[ListedRun]) -> list[str]:
-    bad = [f"{run.name}: {run.problem}" for run in runs if run.problem is not None]
+    bad = [clean(f"{run.name}: {run.problem}") for run in runs if run.problem is not None]
     rest = [f"and {len(bad) - _PROBLEMS} more"] if len(bad) > _PROBLEMS else []
     return ["", *bad[:_PROBLEMS], *rest] if bad else []
 
@@ -101,7 +101,7 @@ def _series(series: Series) -> list[str]:
             "", [_mark(starts[run.name].change_pct) if run.name in starts else "" for run in series.runs]
         ),
     ]
-    return [head, *_table(columns), _levels(series)]
+    return [clean(head), *_table(columns), _levels(series)]
 
 
 def _bar(run: ListedRun, most: float) -> str:
