@@ -87,8 +87,7 @@ class BatchRun(EngineRun):
 def batch_run(adapter: Adapter, engine: Any, framework: str, version: str | None) -> BatchRun:
     """Measure an engine iteration by iteration."""
     run = BatchRun(adapter.session, engine, adapter.events, framework)
-    loader = getattr(engine, "data_loader", None)
-    run.describe(version, loader, [])
+    run.describe(version, run.models)
     adapter.session.facts.values["accumulation"] = run._every  # noqa: SLF001
     return run
 

@@ -68,7 +68,7 @@ class EngineRun:
         self.before: Told = {}  # id of an event -> what to do before its handlers
         self.after: Told = {}
         self._fresh = True  # the next batch is the first of a pass over the data
-        self._restarting = False
+        self._restarting = self._described = False
         self._names: dict[int, tuple[Any, str]] = {}
         self._part = ""
         self._residual = 0
@@ -141,18 +141,21 @@ class EngineRun:
         self.window.dropped = 0
         self._names.clear()
 
-    def describe(self, version: str | None, loader: Any, models: list[Any]) -> None:
+    def describe(self, version: str | None, models: list[Any]) -> None:
         """Record what the engine says about itself."""
         values = self.session.facts.values
         values["framework"] = self.framework
         values["framework_version"] = version
-        if loader is not None:
-            described, known = describe_loader(loader), values["loaders"]
-            known[:] = [described, *(other for other in known if other != described)][:8]
         for model in models:
             name = type(model).__name__
             if name not in values["model"]:
                 values["model"].append(name)
+
+    def _describe_loader(self, loader: Any) -> None:
+        """Record the training loader, first of all loaders."""
+        if loader is not None:
+            described, known = describe_loader(loader), self.session.facts.values["loaders"]
+            known[:] = [described, *(other for other in known if other != described)][:8]
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -175,6 +178,9 @@ class EngineRun:
     def iterator_is_made(self) -> None:
         """A new pass over the data begins."""
         self._fresh = True
+        if not self._described:
+            self._described = True
+            self._describe_loader(self.engine.state.dataloader)
         if self._restarting:
             self._restarting = False
             self.window.begin_fetch()

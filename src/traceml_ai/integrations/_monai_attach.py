@@ -186,7 +186,7 @@ def _plan(adapter: Adapter, engine: Any) -> EngineRun | None:
         return ignite_attach.batch_run(adapter, engine, "monai", _version())
     events = sys.modules["monai.engines.utils"].IterationEvents
     run = SupervisedRun(session, engine, adapter.events, events)
-    run.describe(_version(), engine.data_loader, [engine.network])
+    run.describe(_version(), [engine.network])
     session.facts.values["accumulation"] = getattr(engine, "accumulation_steps", None)
     return run
 
