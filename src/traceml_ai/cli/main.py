@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol, cast
 import traceml_ai
 from traceml_ai.errors import TraceMLError, UsageError
 
-VERBS = ("run", "attach", "view", "compare", "runs", "history", "doctor")
+VERBS = ("run", "attach", "view", "export", "compare", "runs", "history", "doctor")
 
 
 class Verb(Protocol):

@@ -21,6 +21,7 @@ from traceml_ai.errors import TraceMLError, UsageError
 from traceml_ai.launch.command import Torchrun, split
 from traceml_ai.launch.life import Request
 from traceml_ai.launch.life import run as run_request
+from traceml_ai.launch.outlets import Wanted, check
 
 MODES = ("auto", "summary", "cli", "dashboard")
 _BUILT_MODES = ("auto", "summary", "cli")
@@ -35,8 +36,10 @@ _TORCHRUN = {
     "--rdzv-id": "rendezvous id",
     "--rdzv-conf": "further rendezvous settings, key=value,...",
 }
-_FLAGS = ("-h", "--help", "--disable-traceml", "--no-save-training-output", "--json")
-_VALUED = ("--mode", "--logs-dir", "--run-name", "--interval", "--trace-max-steps", *_TORCHRUN)
+_FLAGS = ("-h", "--help", "--disable-traceml", "--no-save-training-output", "--json", "--html-report",
+          "--no-keep-steps")  # fmt: skip
+_VALUED = ("--mode", "--logs-dir", "--run-name", "--interval", "--trace-max-steps", "--otlp", "--prometheus",
+           *_TORCHRUN)  # fmt: skip
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +57,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disable-traceml", action="store_true", help="run the command, and nothing else")
     parser.add_argument("--no-save-training-output", action="store_true", help="accepted; output is never "
                         "captured, it goes where the program's own streams go")  # fmt: skip
+    _prepare_outlets(parser)
     group = parser.add_argument_group("several processes")
     for option, text in _TORCHRUN.items():
         group.add_argument(option, help=text, metavar="X")
+
+
+def _prepare_outlets(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("elsewhere")
+    group.add_argument("--html-report", action="store_true", help="write report.html beside the summary")
+    group.add_argument("--no-keep-steps", action="store_true", help="keep no steps.npz for traceml export")
+    group.add_argument("--otlp", metavar="ENDPOINT", help="send metrics to an OpenTelemetry collector (OTLP "
+                       "over HTTP), such as http://localhost:4318")  # fmt: skip
+    group.add_argument("--prometheus", metavar="PORT", help="serve metrics to Prometheus on this port of the "
+                       "loopback address, or on ADDRESS:PORT")  # fmt: skip
 
 
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
@@ -73,6 +87,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     if args.mode not in _BUILT_MODES:
         raise TraceMLError(f"--mode {args.mode} is not in this version: use --mode summary")
+    wanted = Wanted(args.html_report, not args.no_keep_steps, args.otlp, args.prometheus)
+    if not args.disable_traceml:
+        check(wanted)
     names = [option[2:].replace("-", "_") for option in _TORCHRUN]
     return run_request(
         Request(
@@ -84,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
             trace_max_steps=args.trace_max_steps,
             as_json=args.json,
             disabled=args.disable_traceml,
+            outlets=wanted,
             mode=args.mode,
             save_output=not args.no_save_training_output,
         )

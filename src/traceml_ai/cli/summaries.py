@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.rebuild import rebuild
+from traceml_ai.collect.tail import Tail
 from traceml_ai.errors import TraceMLError
 from traceml_ai.launch.place import SPOOL_PREFIX
 from traceml_ai.launch.recording import remove
@@ -82,6 +84,18 @@ def _keep(folder: Path, manifest: Manifest, summary: Summary) -> None:
     with contextlib.suppress(OSError):  # somebody else's run, a read-only disk: it was shown
         write_atomic(folder / TEXT_FILE, render_card(summary).encode())
         write_atomic(folder / SUMMARY_FILE, encode(summary))
+        _keep_steps(folder, manifest)
         # The manifest is a file like any other: what it names is only removed when it is a spool.
         if manifest.spool is not None and Path(manifest.spool).name.startswith(SPOOL_PREFIX):
             remove(Path(manifest.spool))
+
+
+def _keep_steps(folder: Path, manifest: Manifest) -> None:
+    """Keep the steps too, as the collector would have done."""
+    from traceml_ai.export.steps import STEPS_FILE, encode_steps, kept_steps, rank_steps
+
+    tail = Tail(None if manifest.spool is None else Path(manifest.spool), Notes())
+    tail.finish()
+    steps = kept_steps(rank_steps(tail.inputs()), manifest.start_ns)
+    if len(steps.rows):
+        write_atomic(folder / STEPS_FILE, encode_steps(steps))

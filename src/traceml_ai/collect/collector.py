@@ -21,7 +21,7 @@ from traceml_ai.collect.publish import Publisher
 from traceml_ai.collect.sampler import Processes, Sampler
 from traceml_ai.collect.series import SampleSeries
 from traceml_ai.collect.tail import KEPT_BYTES, Tail
-from traceml_ai.diagnose.summarize import summarize
+from traceml_ai.diagnose.summarize import RankInput, summarize
 from traceml_ai.schema.run import Death, RunInfo, Status
 from traceml_ai.schema.samples import HostSample, MachineFacts
 from traceml_ai.schema.summary import Summary, encode
@@ -100,6 +100,10 @@ class Collector:
         """Return the last sample of each training process."""
         newest = [series.newest for series in self._series.values()]
         return [sample for sample in newest if sample is not None]
+
+    def inputs(self) -> list[RankInput]:
+        """Return what was read of every training process so far."""
+        return self._tail.inputs()
 
     def finish(self, status: Status, exit_code: int, *, end_ns: int) -> Summary | None:
         """Read what is left of the logs and write the final summary.

@@ -19,6 +19,7 @@ from traceml_ai.launch.command import Target, Torchrun, build, hookless
 from traceml_ai.launch.environment import child_environment
 from traceml_ai.launch.front import Program, start, terminal_for_view
 from traceml_ai.launch.outcome import Outcome, end_like
+from traceml_ai.launch.outlets import Outlets, Wanted
 from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
 from traceml_ai.launch.say import occupy_standard_descriptors, say
 from traceml_ai.launch.signals import Relay
@@ -44,6 +45,7 @@ class Request(NamedTuple):
     trace_max_steps: int | None = None
     as_json: bool = False
     disabled: bool = False
+    outlets: Wanted = Wanted()
     mode: str = "summary"  # auto, summary, cli or dashboard
     save_output: bool = True
 
@@ -54,6 +56,7 @@ class Watched(NamedTuple):
     collector: Collector
     publisher: Publisher
     rounds: Rounds
+    outlets: Outlets
 
 
 def run(request: Request) -> int:
@@ -112,6 +115,7 @@ def _watch(child: Program, relay: Relay, watched: Watched | None, guard: Guard) 
         relay.pass_on(child.send)
         if watched:
             guard("the collector's tick", watched.rounds.go)
+            watched.outlets.tick()
 
 
 def _announce(recording: Recording, notes: Notes) -> None:
@@ -142,7 +146,9 @@ def _start_collector(request: Request, recording: Recording, notes: Notes) -> Wa
         guard("the manifest", recording.manifest._replace(machine=machine).write, recording.folder)
     guard("cleaning up after dead runs", clean_leftovers, candidates())
     saved_to = recording.folder if request.save_output else None
-    return Watched(collector, publisher, Rounds(collector, recording.manifest, notes, saved_to=saved_to))
+    outlets = Outlets(request.outlets, recording.manifest, collector, publisher, notes)
+    rounds = Rounds(collector, recording.manifest, notes, saved_to=saved_to)
+    return Watched(collector, publisher, rounds, outlets)
 
 
 def _finish(
@@ -156,12 +162,13 @@ def _finish(
         return
     from traceml_ai.launch.tell import tell
 
-    collector, publisher, rounds = watched
+    collector, publisher, rounds, outlets = watched
     rounds.finish()
     summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
     if summary is None:
         return
     tell(summary, publisher, as_json=request.as_json, environ=os.environ)
+    outlets.finish(summary)
     remove(recording.spool)
 
 

@@ -1,0 +1,162 @@
+"""The steps that a run keeps: written to the run folder at the end, since the step log is gone then.
+
+Bounded whatever the length of the run: the first steps, the most recent ones and the slowest, as the
+collector has them in memory. A numpy archive of integers; columns that hold nothing but zeros are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from traceml_ai.analyze.aggregate import HEAD_RECORDS, RankAggregate
+from traceml_ai.analyze.columns import EXT, N_EXT, Rows
+from traceml_ai.diagnose.signals import RankInput
+from traceml_ai.errors import TraceMLError
+
+STEPS_FILE = "steps.npz"
+STEPS_VERSION = 1
+
+MOST_ROWS = 65_536
+"""Of all ranks together: at most about 3 MB."""
+
+_OTHERS = 2 * HEAD_RECORDS  # at most so many of the first and of the slowest
+_FEWEST_ROWS = 32  # of each rank, however many ranks there are
+# Points in time; written relative to the start of the run, which is all that they mean later.
+_TIMES = ("begin_ns", "open_ns", "close_ns", "arrival_ns")
+
+
+class RankSteps(NamedTuple):
+    """What one training process recorded."""
+
+    pid: int
+    rank: int | None
+    aggregate: RankAggregate
+    user_phases: Sequence[str] = ()
+
+
+class KeptSteps(NamedTuple):
+    """The kept steps of a run.
+
+    Attributes:
+        rows: Shape ``(n, N_EXT)``, ordered by rank and time; times are nanoseconds since the run's start.
+        ranks: Shape ``(n,)``: the rank of each row; a process without one gets its place among the others.
+        pids: Shape ``(n,)``.
+        user_phases: Column name to the name that the user gave it.
+        closed: Steps that each rank closed, kept or not.
+    """
+
+    rows: Rows
+    ranks: Rows
+    pids: Rows
+    user_phases: dict[str, str]
+    closed: dict[int, int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step was kept."""
+        return len(self.rows) == sum(self.closed.values())
+
+
+def rank_steps(inputs: Sequence[RankInput]) -> list[RankSteps]:
+    """Return what was read of the training processes, in the order of their ranks."""
+    found = []
+    for each in inputs:
+        rank = each.facts.get("rank")
+        if rank is None and each.header is not None and each.header.rank >= 0:
+            rank = each.header.rank
+        pid = each.header.pid if each.header else each.facts.get("pid", 0)
+        found.append(RankSteps(pid, rank, each.aggregate, each.facts.get("user_phases", [])))
+    return sorted(found, key=lambda steps: (steps.rank is None, steps.rank or 0))
+
+
+def kept_steps(ranks: Sequence[RankSteps], start_ns: int) -> KeptSteps:
+    """Gather the steps that the collector still has in full.
+
+    Args:
+        ranks: The training processes, in the order of their ranks.
+        start_ns: When the run began, on the clock of the records.
+    """
+    most = max(_FEWEST_ROWS, MOST_ROWS // max(1, len(ranks)))
+    parts = [_rows_of(each.aggregate, most) for each in ranks]
+    numbers = [position if each.rank is None else each.rank for position, each in enumerate(ranks)]
+    names = next((each.user_phases for each in ranks if each.user_phases), ())
+    return KeptSteps(
+        _relative(np.concatenate([np.empty((0, N_EXT), dtype=np.int64), *parts]), start_ns),
+        np.repeat(np.array(numbers, dtype=np.int64), [len(part) for part in parts]),
+        np.repeat(np.array([each.pid for each in ranks], dtype=np.int64), [len(part) for part in parts]),
+        {f"user_{slot}_ns": name for slot, name in enumerate(names)},
+        {number: each.aggregate.count for number, each in zip(numbers, ranks, strict=True)},
+    )
+
+
+def _rows_of(aggregate: RankAggregate, most: int) -> Rows:
+    """Return all records that fit, or the most recent, the first and the slowest."""
+    recent = aggregate.recent()[-most:]
+    room = 0 if len(recent) == aggregate.count else min(_OTHERS, most // 4)
+    recent = recent[-(most - room) :]
+    others = np.concatenate([aggregate.head()[: room // 2], aggregate.slowest()[: room // 2]])
+    together = np.concatenate([recent, others])
+    _, first = np.unique(together[:, EXT["close_ns"]], return_index=True)
+    kept: Rows = together[first]
+    return kept
+
+
+def _relative(rows: Rows, start_ns: int) -> Rows:
+    for name in _TIMES:
+        column = rows[:, EXT[name]]
+        rows[:, EXT[name]] = np.where(column != 0, column - start_ns, 0)
+    return rows
+
+
+def encode_steps(steps: KeptSteps) -> bytes:
+    """Write kept steps as a numpy archive."""
+    columns = {name: steps.rows[:, at] for name, at in EXT.items() if steps.rows[:, at].any()}
+    facts = {
+        "version": STEPS_VERSION,
+        "user_phases": steps.user_phases,
+        "closed": {str(rank): count for rank, count in steps.closed.items()},
+    }
+    described = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    file = io.BytesIO()
+    arrays: dict[str, Any] = {"facts": described, "rank": steps.ranks, "pid": steps.pids, **columns}
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def read_steps(path: Path) -> KeptSteps:
+    """Read kept steps.
+
+    Raises:
+        TraceMLError: There are none, or they can't be read.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return _decoded({name: archive[name] for name in archive.files}, path)
+    except FileNotFoundError:
+        raise TraceMLError(
+            f"there is no {path}: traceml run writes it when the run ends, unless --no-keep-steps"
+        ) from None
+    except OSError as error:
+        raise TraceMLError(f"can't read {path} ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise TraceMLError(f"{path} is damaged ({error}): run the script again to have its steps") from None
+
+
+def _decoded(arrays: dict[str, Any], path: Path) -> KeptSteps:
+    facts = json.loads(arrays["facts"].tobytes())
+    if facts["version"] > STEPS_VERSION:
+        raise TraceMLError(f"{path} was written by a newer TraceML: update traceml to read it")
+    rows = np.zeros((len(arrays["rank"]), N_EXT), dtype=np.int64)
+    for name, at in EXT.items():
+        if name in arrays:
+            rows[:, at] = arrays[name]
+    closed = {int(rank): count for rank, count in facts["closed"].items()}
+    return KeptSteps(rows, arrays["rank"], arrays["pid"], facts["user_phases"], closed)
