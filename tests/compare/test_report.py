@@ -51,7 +51,7 @@ TEXT = render_text(example())
     "line",
     [
         r"^TraceML compare · base → new$",
-        r"^IMPROVEMENT step time −1\d\.\d % \[−\d+\.\d, −\d+\.\d\] 16\.\d → 14\.\d ms a step, 1.\d+x faster$",
+        r"^IMPROVEMENT step time −1\d\.\d % \[−\d+\.\d, −\d+\.\d\] · 16.* → 14.* ms a step, 1.\d+x faster$",
         r"^  Why    Every change that fits the runs is a speed-up, by \d\.\d % at least\.$",
         r"^  Noise  One run a side can't show the noise between runs: 2 % is assumed, for want of",
         r"^Where the time moved \(ms a step\) +A +B +change +97 % interval$",

@@ -39,10 +39,10 @@ def traceml(folder: Path, *words: str) -> Done:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train with the loader as it was, twice, and with workers; reading is slow enough to stand out."""
+    """Train with the loader as it was and with workers; reading is slow enough to stand out anywhere."""
     folder = tmp_path_factory.mktemp("workflow")
-    short = ["--epochs", "3", "--read-ms", "3"]
-    for name, words in (("base", []), ("again", []), ("new", ["--workers", "2"])):
+    short = ["--epochs", "3", "--read-ms", "5"]
+    for name, words in (("base", []), ("new", ["--workers", "4"])):
         run = ["run", "--run-name", name, str(SCRIPT), "--args", *short, *words]
         assert traceml(folder, *run).code == 0
     return folder
@@ -61,10 +61,10 @@ def test_moving_the_reading_into_workers_is_an_improvement_and_it_says_where(run
     assert found["verdict"] == "IMPROVEMENT"
     assert found["step_time"]["high_pct"] < 0
     changes = {phase["phase"]: phase for phase in found["phases"]}
-    assert changes["input_wait"]["clear"]
     assert min(changes, key=lambda name: changes[name]["change_ms"]) == "input_wait"
-    assert {"about": "argument", "name": "--workers", "a": None, "b": "2"} in found["differences"]
-    assert {"about": "setting", "name": "num_workers", "a": "0", "b": "2"} in found["differences"]
+    assert changes["input_wait"]["change_ms"] < -10
+    assert {"about": "argument", "name": "--workers", "a": None, "b": "4"} in found["differences"]
+    assert {"about": "setting", "name": "num_workers", "a": "0", "b": "4"} in found["differences"]
 
 
 def test_taking_it_back_fails_the_gate_and_leaves_the_evidence(runs: Path) -> None:
@@ -77,10 +77,11 @@ def test_taking_it_back_fails_the_gate_and_leaves_the_evidence(runs: Path) -> No
     assert [gate["passed"] for gate in found["gates"]] == [False, False]
 
 
-def test_the_same_script_twice_passes_the_gate(runs: Path) -> None:
-    done = traceml(runs, "compare", "base", "again", "--max-step-time-regression-pct", "30")
+def test_what_did_not_get_slower_passes_the_gate(runs: Path) -> None:
+    gate = ["--max-step-time-regression-pct", "0", "--fail-on", "REGRESSION,UNKNOWN"]
+    done = traceml(runs, "compare", "base", "new", *gate)
     assert done.code == 0
-    assert "REGRESSION" not in done.out.splitlines()[1] or "Gate passed" in done.out
+    assert done.out.count("Gate passed: ") == 2
 
 
 def test_another_batch_size_is_not_comparable(runs: Path) -> None:
@@ -104,15 +105,19 @@ def blocks(page: str, start: str) -> list[str]:
 
 
 KINDS = re.compile(
-    r"^(TraceML compare|IMPROVEMENT|  Why|  Noise|Where the time moved|[* ] input wait|[* ] between steps|"
+    r"^(?:TraceML compare|IMPROVEMENT|  Why|  Noise|Where the time moved|  input wait|  between steps|"
     r"Throughput|Peak memory|Arguments|Settings)",
     re.MULTILINE,
 )
 
 
+def layout(text: str) -> list[str]:
+    return KINDS.findall(text.replace("* ", "  "))
+
+
 def test_the_output_on_the_page_is_laid_out_as_the_real_one(runs: Path) -> None:
     shown = blocks(PAGE, "\nTraceML compare · base → new\n")[0]
-    assert KINDS.findall(shown) == KINDS.findall(traceml(runs, "compare", "base", "new").out)
+    assert layout(shown) == layout(traceml(runs, "compare", "base", "new").out)
 
 
 def test_every_command_on_the_pages_is_one_that_exists() -> None:

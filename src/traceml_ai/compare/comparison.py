@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from traceml_ai.analyze.breakdown import BETWEEN
 from traceml_ai.compare import changes, likeness, longrun, phases
 from traceml_ai.compare import noise as noises
 from traceml_ai.compare.command import program
@@ -16,6 +17,7 @@ from traceml_ai.compare.noise import Estimate, Floor, PastRun
 from traceml_ai.compare.verdict import (
     LEVEL_PCT,
     MOST_RUNS,
+    SAME_PCT,
     Interval,
     Judgement,
     Wanted,
@@ -24,7 +26,7 @@ from traceml_ai.compare.verdict import (
     wanted,
 )
 from traceml_ai.compare.wording import plural, signed
-from traceml_ai.schema.compare import Comparison, Needed, Noise, RunRef, StepTimeChange
+from traceml_ai.schema.compare import Comparison, Needed, Noise, PhaseChange, RunRef, StepTimeChange
 from traceml_ai.schema.summary import Summary
 
 # With so many steady steps the summary's blocks are as many as they get.
@@ -157,7 +159,17 @@ def _judged(known: Comparison, a: Sequence[Summary], b: Sequence[Summary], past:
         needed=needed,
         phases=moved,
         shifts=phases.shifts(moved),
+        warnings=[*known.warnings, *_beside(moved, change.a_ms)],
     )
+
+
+def _beside(moved: Sequence[PhaseChange], step_ms: float) -> list[str]:
+    """Time between steps is in no step: where it changed, the verdict alone would mislead."""
+    return [
+        f"time between steps changed by {signed(each.change_ms, 2)} ms a step: it is no part of step time"
+        for each in moved
+        if each.phase == BETWEEN and each.clear and abs(each.change_ms) >= SAME_PCT / 100 * step_ms
+    ]
 
 
 def _estimate(summary: Summary) -> Estimate | None:

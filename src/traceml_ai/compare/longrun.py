@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -60,11 +61,15 @@ def precision(blocks: Sequence[float] | Floats, steps_per_block: int) -> Precisi
 
 
 def _cosine_variance(centred: Floats, cosines: int) -> float:
-    n = len(centred)
+    weights = _waves(len(centred), cosines) @ centred
+    return float(weights @ weights) / cosines / len(centred)
+
+
+@lru_cache(maxsize=128)
+def _waves(n: int, cosines: int) -> Floats:
     middle = (np.arange(n) + 0.5) / n
     waves = np.cos(np.pi * np.arange(1, cosines + 1)[:, None] * middle)
-    weights = np.sqrt(2 / n) * (waves @ centred)
-    return float((weights**2).mean()) / n
+    return np.asarray(np.sqrt(2 / n) * waves)
 
 
 def _autoregressive_variance(centred: Floats, spread: float, steps_per_block: int) -> float:

@@ -67,7 +67,8 @@ def _row(entry: os.DirEntry[str], known: dict[str, Row]) -> Row | None:
 
 def _read(folder: str, path: str, stamp: tuple[int, int, int]) -> Row:
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  as above
+            data = file.read()
     except OSError as error:
         return Row(folder=folder, stamp=stamp, problem=f"can't be read ({error.strerror})")
     if path.endswith(SUMMARY_FILE):

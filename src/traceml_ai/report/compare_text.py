@@ -86,7 +86,7 @@ class _Page:
         if found.step_time is None:
             yield from self._hanging(found.headline)
         else:
-            yield self._one(f"{found.headline}   {words.step_words(found)}")
+            yield self._one(f"{found.headline} · {words.step_words(found)}")
         if found.verdict != "NOT_COMPARABLE":
             for reason in found.reasons:
                 yield from self._labelled("Why" if reason == found.reasons[0] else "", reason)
