@@ -14,15 +14,23 @@ from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
 from traceml_ai.probe.columns import (
     ASIDE,
+    BOUNDARIES,
     CHECKPOINT,
+    FORWARD,
+    FORWARDED,
+    GENERAL,
     H2D,
     HANDLERS,
+    IDLE,
     LOADER,
+    OPENED,
     OWNED,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
 )
+from traceml_ai.schema.step import RAW
 
+FORWARD_BEGIN, FORWARD_END = RAW["forward_begin"], RAW["forward_end"]
 Wrapped = Callable[..., Any]
 _FIT = "fit"
 
@@ -204,6 +212,7 @@ def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
 def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """``training_step``: model calls in it are forward; a compiled module's is forward itself."""
     st = adapter.session.st
+    raw = st.raw
 
     @functools.wraps(inner)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -212,10 +221,21 @@ def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
             return inner(self, *args, **kwargs)
         if fit.ordinary and st.cur == RESIDUAL:
             st.no_forward = False
+            if not fit.by_hand and st.device is None and st.on_first_forward is None:
+                st.stage = OPENED  # the fast path of a plain step notes one call
             try:
                 return inner(self, *args, **kwargs)
             finally:
                 st.no_forward = True
+                if st.stage == FORWARDED:
+                    acc = st.acc
+                    acc[BOUNDARIES] += 1
+                    acc[RESIDUAL] += raw[FORWARD_BEGIN] - st.mark
+                    st.mark = raw[FORWARD_END]
+                    acc[FORWARD] += st.mark - raw[FORWARD_BEGIN]
+                    st.stage = GENERAL
+                elif st.stage >= IDLE:
+                    st.settle()
         fit.window.begin_calls(fit.redirected)
         before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
         try:

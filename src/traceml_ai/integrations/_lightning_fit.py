@@ -39,11 +39,11 @@ class Fit:
         self.compiled = False  # training_step itself is compiled
         self.ordinary = True  # neither
         self.automatic: Any = None  # Lightning's loop of automatic optimization
-        self._by_hand = False
+        self.by_hand = False  # its user calls the optimizers
         self._samples = session.st.batch_samples or _unknown
         self._global_step = 0
         self._targets: set[int] = set()
-        self._described = False
+        self.described = False
 
     @property
     def trainer(self) -> Any:
@@ -61,7 +61,7 @@ class Fit:
 
     def _describe_loaders(self) -> None:
         """Record the training loaders, first of all loaders."""
-        self._described = True
+        self.described = True
         known = self.session.facts.values["loaders"]
         loaders = self.trainer.fit_loop._combined_loader.flattened  # noqa: SLF001
         described = [describe_loader(getattr(loader, "_inner", loader)) for loader in loaders]
@@ -78,12 +78,12 @@ class Fit:
         trainer = self.trainer
         module = trainer.lightning_module
         self.automatic = trainer.fit_loop.epoch_loop.automatic_optimization
-        self._by_hand = not module.automatic_optimization
+        self.by_hand = not module.automatic_optimization
         self._global_step = trainer.global_step
         self.redirected = self.strategy.model is not module
         self.compiled = getattr(module, "_compiler_ctx", None) is not None
         self.ordinary = not (self.redirected or self.compiled)
-        self.window.begin(self._by_hand)
+        self.window.begin(self.by_hand)
         self._measure_modules()
 
     def fails(self) -> None:
@@ -151,7 +151,7 @@ class Fit:
         st = self.window.st
         if not st.window and st.framework == OWNED and self.opens():
             self.window.open(0)
-        if not self._described:
+        if not self.described:
             self._describe_loaders()
 
     def batch_ends(self) -> None:
@@ -159,7 +159,7 @@ class Fit:
         window = self.window
         if not window.st.window or window.st.framework != OWNED:
             return
-        if self._by_hand:
+        if self.by_hand:
             step = self.trainer.global_step
         else:
             step = self.automatic.optim_progress.optimizer_steps
@@ -167,9 +167,8 @@ class Fit:
                 window.suspend()
                 return
             self._global_step = step
-        if not window.saw_forward():
+        if not window.close(step, due=not self.by_hand):
             self.session.warn("forward", _NO_FORWARD, say=True)
-        window.close(step, due=not self._by_hand)
 
 
 def _unknown(_batch: Any) -> None:

@@ -108,7 +108,7 @@ class TraceMLCallback:
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch that did not go through ``batch_to_device`` opens its window here."""
         fit = self.fit
-        if fit is not None:
+        if fit is not None and not (fit.window.st.window and fit.described):
             try:
                 fit.batch_starts()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's

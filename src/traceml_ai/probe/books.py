@@ -287,8 +287,9 @@ class Books(Plain):
         self.fresh_batches = 0
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
-        self.book_own()
-        self.stage = self.next_stage()
+        self.mark = end = self.clock()
+        acc[OWN] += end - now
+        self.stage = GENERAL if self.framework else self.next_stage()
 
     def trains(self, iteration: Iteration) -> None:
         """A step followed the pending fetch: this loader is training input."""

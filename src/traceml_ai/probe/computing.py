@@ -274,9 +274,18 @@ class Computing(Fetching):
         if not self.marked:
             self.close_by_update(now, id(optimizer))
 
-    @safely
     def count_update(self, optimizer: Any, changed: bool) -> None:
         """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""
+        if changed and self.window and not self.by_hand:
+            self.in_optimizer = False
+            self.took_effect = True
+            self.acc[UPDATES] += 1
+        else:
+            self._count_unclear(optimizer, changed)
+
+    @safely
+    def _count_unclear(self, optimizer: Any, changed: bool) -> None:
+        """`count_update` where there is more to it."""
         if not changed:
             watch = self.watches.get(id(optimizer))
             # The followed parameter may have been frozen meanwhile: then it tells nothing, but if

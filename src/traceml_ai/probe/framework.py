@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from traceml_ai.probe.columns import (
     ASIDE,
+    BACKWARD,
     BETWEEN,
     BOUNDARIES,
     FETCHES,
@@ -28,6 +29,7 @@ from traceml_ai.probe.columns import (
     IDLE,
     INPUT,
     LOADER,
+    MICROBATCHES,
     NONE,
     OPEN,
     OPTIMIZER,
@@ -108,6 +110,7 @@ class Window:
         st.framework = OWNED
         st.by_hand = by_hand
         st.no_forward = True
+        st.adoptable = False
 
     @safely
     def end(self) -> None:
@@ -256,12 +259,18 @@ class Window:
         st.cur = HANDLERS if st.step else BETWEEN
         self.batches += 1
 
-    def close(self, global_step: int, *, due: bool) -> None:
-        """The step is over; ``due``: an update was, so that none is a skipped one."""
+    def close(self, global_step: int, *, due: bool) -> bool:
+        """The step is over; ``due``: an update was, so that none is a skipped one.
+
+        Returns:
+            Whether a model call was seen in it.
+        """
+        seen = True
         try:
             st = self.st
             now = st.clock()
             acc = st.acc
+            seen = acc[FORWARD] > 0
             acc[st.cur] += now - st.mark
             st.mark = now
             if due and not acc[UPDATES]:
@@ -275,10 +284,7 @@ class Window:
             st.close(now)
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
-
-    def saw_forward(self) -> bool:
-        """Whether a model call was seen in the step that is open."""
-        return self.st.acc[FORWARD] > 0
+        return seen
 
     # -- phases -------------------------------------------------------------------------------
 
@@ -308,8 +314,20 @@ class Window:
         """The backward of a microbatch begins; calls of autograd inside it are part of it."""
         try:
             st = self.st
-            if st.window and not st.in_backward:
-                self._backward = st.enter_backward()
+            if not st.window or st.in_backward:
+                return
+            if st.stage >= IDLE:
+                st.settle()
+            now = st.clock()
+            acc = st.acc
+            acc[st.cur] += now - st.mark
+            st.mark = now
+            acc[BOUNDARIES] += 1
+            st.in_backward = st.no_forward = True
+            self._backward = st.cur
+            st.cur = BACKWARD
+            if st.device is not None:
+                st.device.begin(BACKWARD)
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
@@ -317,8 +335,21 @@ class Window:
         """The backward is over."""
         try:
             before, self._backward = self._backward, None
-            if before is not None:
-                self.st.leave_backward(before, was_forward=True)
+            if before is None:
+                return
+            st = self.st
+            now = st.clock()
+            acc = st.acc
+            acc[st.cur] += now - st.mark
+            st.mark = now
+            st.in_backward = False
+            st.cur = before
+            if not st.window:
+                return
+            if st.device is not None:
+                st.device.end()
+            acc[MICROBATCHES] += st.fresh_batches
+            st.fresh_batches = 0
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 

@@ -42,6 +42,9 @@ class Settling(Books):
     def settle(self) -> None:
         """Leave the fast path: book what it noted of the step that is under way."""
         stage, self.stage = self.stage, GENERAL
+        if self.framework:
+            self._settle_call(stage)
+            return
         acc, raw = self.acc, self.raw
         acc[OWN] = raw[RAW["own"]]
         self.mark = raw[RAW["begin"]]
@@ -60,6 +63,17 @@ class Settling(Books):
         self.fresh_batches = 1
         if stage != FETCHED:
             self._settle_window(stage)
+
+    def _settle_call(self, stage: int) -> None:
+        """`settle` in a trainer's step, where only one model call was noted (`Window.note_calls`)."""
+        if stage == OPENED:
+            return
+        self.acc[BOUNDARIES] += 1
+        self._note(RESIDUAL, "forward_begin")
+        if stage == IN_FORWARD:
+            self.cur, self.no_forward = FORWARD, True
+            return
+        self._note(FORWARD, "forward_end")
 
     def _note(self, column: int, stamp: str) -> None:
         """Book the time up to a noted stamp."""
@@ -102,8 +116,6 @@ class Settling(Books):
 
     def next_stage(self) -> int:
         """After a step was closed in the books: whether the next one may be plain."""
-        if self.framework:
-            return GENERAL
         raw = self.raw
         raw[RAW["own"]] = self.acc[OWN]
         raw[RAW["begin"]] = self.mark
