@@ -32,10 +32,11 @@ demo: $(READY)
 
 # Fast suites first: a broken rule should not wait for a training run.
 test: $(READY)
-	$(BIN)/python -m coverage run -m pytest tests --ignore tests/launch --ignore tests/integration --ignore tests/lightning --ignore tests/monai --ignore tests/ignite --ignore tests/labelled
+	$(BIN)/python -m coverage run -m pytest tests --ignore tests/launch --ignore tests/integration --ignore tests/lightning --ignore tests/monai --ignore tests/ignite --ignore tests/labelled --ignore tests/ranks
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m pytest tests/launch
 	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/ranks --reruns 2
 	$(BIN)/python -m pytest tests/lightning --reruns 1
 	$(BIN)/python -m pytest tests/monai tests/ignite --reruns 1
 	@# Load from elsewhere is a real slowdown to a script that is timed: such a verdict gets a second run.

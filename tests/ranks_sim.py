@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fakes import FIRST_BEGIN_NS, MS, SEEN, Header, run_info
+from fakes import FIRST_BEGIN_NS, MS, SEEN, Header, run_info, sample
 from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.analyze.ranks import RankPart
 from traceml_ai.analyze.steady import steady_part
@@ -52,9 +52,10 @@ class Job(NamedTuple):
             for rank, each in enumerate(self.aggregates())
         ]
 
-    def summary(self, **facts: Any) -> Summary:
+    def summary(self, *, host_cpu_pct: float = 20.0, **facts: Any) -> Summary:
         end = int(self.records[:, -1, INDEX["close_ns"]].max()) + 200 * MS
-        return summarize(run_info(end_ns=end), self.inputs(**facts), [])
+        samples = [sample(t, pid=100, host_cpu_pct=host_cpu_pct) for t in range(FIRST_BEGIN_NS, end, 50 * MS)]
+        return summarize(run_info(end_ns=end), self.inputs(**facts), samples[:50])
 
     def with_only(self, rank: int, steps: int) -> list[RankInput]:
         """The inputs, with one rank that made only its first steps."""

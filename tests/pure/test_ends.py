@@ -84,3 +84,39 @@ def test_a_rank_without_a_number_is_a_training_process() -> None:
     ]
     run = replace(run_info(status="failed"), deaths=[died(100, KILL, 1)])
     assert "a training process died of SIGKILL" in str(summarize(run, inputs, []).run.ended_by)
+
+
+def attempts(*steps: int, last: int) -> Summary:
+    inputs = [
+        each._replace(
+            facts={**each.facts, "attempt": attempt}, header=Header(pid=100 * attempt + rank, rank=rank)
+        )
+        for attempt, made in enumerate(steps)
+        for rank, each in enumerate(simulate(2, made).inputs() if made else simulate(2, 1).with_only(0, 0))
+    ]
+    assert len(steps) == last + 1
+    return summarize(run_info(), inputs, [])
+
+
+def test_figures_of_a_restarted_job_are_of_its_last_attempt() -> None:
+    summary = attempts(90, 40, last=1)
+    assert summary.run.attempts == 2
+    assert summary.run.steps == 40
+    assert [(row.rank, row.pid) for row in summary.step_time.ranks] == [(0, 100), (1, 101)]
+    assert (
+        "The job was restarted: figures are of attempt 2; the one before made 90 steps." in summary.warnings
+    )
+
+
+def test_a_job_that_was_never_restarted_says_nothing_of_attempts() -> None:
+    summary = attempts(40, last=0)
+    assert summary.run.attempts == 1
+    assert not any("attempt" in warning for warning in summary.warnings)
+
+
+def test_an_attempt_of_one_process_is_told_from_the_one_before_too() -> None:
+    inputs = simulate(2, 40).inputs(world_size=1)
+    last = inputs[1]._replace(facts={**inputs[1].facts, "attempt": 1})
+    summary = summarize(run_info(), [inputs[0], last], [])
+    assert len(summary.step_time.ranks) == 1
+    assert any("attempt 2" in warning for warning in summary.warnings)

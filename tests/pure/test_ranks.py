@@ -223,3 +223,19 @@ def test_only_the_first_few_ranks_that_were_left_out_are_named_one_by_one() -> N
 
 def test_ranks_with_fewer_steps_than_a_median_needs_are_not_compared() -> None:
     assert simulate(2, 9).summary().step_time.across_ranks is None
+
+
+def test_standing_at_collectives_makes_no_other_phase_heavy() -> None:
+    job = simulate(2, 60, backward=late(2, 60, 1, 50.0, 5.0), transfer_ms=6.0)
+    records = job.records.copy()
+    stood = records[:, :, INDEX["comm_ns"]]
+    # Gradients are reduced by hand after the backward: the standing is in no phase of the step.
+    records[:, :, INDEX["backward_ns"]] -= stood
+    records[:, :, INDEX["residual_other_ns"]] += stood
+    for rank in range(2):
+        for step in range(60):
+            total = int(stood[rank, step])
+            records[rank, step, INDEX["comm_split"]] = pack_comm_split([0, 0, 0, 0, total, 0], total)
+    summary = job._replace(records=records).summary()
+    assert summary.diagnosis.kind == "COMPUTE_STRAGGLER"
+    assert "RESIDUAL_HEAVY" not in {finding.kind for finding in summary.findings}

@@ -276,3 +276,36 @@ def test_a_rank_that_is_usually_slower_but_seldom_last_is_not_named() -> None:
     forward = late(3, 90, 1, 2.0, 3.0)
     forward[0, ::3] += 4
     assert straggling(simulate(3, 90, forward=forward)) is None
+
+
+def test_noise_just_above_the_limit_does_not_hide_who_is_late_by_much() -> None:
+    forward = now_and_then(2, 600, 1, 100, 150.0, 3.0)
+    forward[0, 50::80] += 10
+    found = straggling(simulate(2, 600, forward=forward))
+    assert found is not None
+    assert (found.persistence, found.culprits) == ("one-off", [1])
+
+
+def test_stalls_that_are_waiting_for_a_named_rank_are_not_reported_twice() -> None:
+    summary = simulate(2, 600, forward=now_and_then(2, 600, 1, 100, 300.0, 3.0)).summary()
+    assert summary.diagnosis.kind == "COMPUTE_STRAGGLER"
+    assert "PERIODIC_STALL" not in {finding.kind for finding in summary.findings}
+
+
+def test_stalls_that_all_ranks_have_stay_a_finding() -> None:
+    forward = now_and_then(2, 600, 1, 100, 300.0, 3.0)
+    forward[0] = forward[1]
+    assert simulate(2, 600, forward=forward).summary().diagnosis.kind == "PERIODIC_STALL"
+
+
+@pytest.mark.parametrize(("ms", "reported"), [(8.0, False), (60.0, True)])
+def test_on_a_busy_host_ranks_late_in_turn_are_no_news_unless_they_are_late_by_most_of_the_step(
+    ms: float, *, reported: bool
+) -> None:
+    job = simulate(2, 100, forward=in_turn(2, 100, ms, 3.0))
+    assert bool(named(job.summary(host_cpu_pct=97.0))) == reported
+    assert named(job.summary(host_cpu_pct=20.0))
+
+
+def test_a_rank_that_is_always_late_is_named_on_a_busy_host_too() -> None:
+    assert named(delayed(2, 60, "forward", 1, 8.0).summary(host_cpu_pct=97.0))

@@ -66,6 +66,7 @@ class Lockstep(NamedTuple):
     first_step: int
     last_step: int
     measured: bool  # waiting was measured, not taken to be the backward
+    stood_by_phase_ns: dict[str, float]  # at collectives per step, mean over ranks; empty without `measured`
 
     @property
     def work_ns(self) -> Floats:
@@ -118,7 +119,20 @@ def align(parts: Sequence[RankPart], clock: Clock, *, recent: bool = False) -> L
         first_step=int(cuts[0].numbers[0]),
         last_step=int(cuts[0].numbers[-1] + cuts[0].weights[-1] - 1),
         measured=measured,
+        stood_by_phase_ns=_by_phase(cuts) if measured else {},
     )
+
+
+def _by_phase(cuts: Sequence[_Cut]) -> dict[str, float]:
+    """Return the mean time at collectives by the phase they were in."""
+    means = np.mean(
+        [
+            np.average(cut.values[:, [EXT[name] for name in COMM_COLUMNS]], axis=0, weights=cut.weights)
+            for cut in cuts
+        ],
+        axis=0,
+    )
+    return dict(zip(COMM_PLACES, means.tolist(), strict=True))
 
 
 def _comparable(parts: Sequence[RankPart]) -> list[int]:

@@ -31,6 +31,9 @@ _TOGETHER = 0.5
 _ODD_PART, _ODD_NS = 0.5, 2e6
 _ODD_AT_MOST = 0.2  # of the steps; beyond, it is no exception
 _ODD_SHARE = 0.05  # of the run's time that they must cost
+# Of these the long ones are looked at, without the noise just above the limit: at least half as long as the
+# one at which half of the cost is reached.
+_ODD_ALIKE = 0.5
 _ODD_BLAME = 0.8  # of their cost that must be one rank's
 # By luck alone one rank would be behind so many of them with less than this probability.
 _LUCK = 0.05
@@ -130,7 +133,7 @@ def _one_off(lockstep: Lockstep) -> Straggling | None:
     work = lockstep.work_ns
     late_by = work.max(axis=0) - typical(work)
     limit = float(np.median(late_by)) + max(_ODD_NS, _ODD_PART * float(np.median(typical(work))))
-    odd = late_by > limit
+    odd = _long_ones(late_by, np.where(late_by > limit, late_by * lockstep.steps, 0.0))
     if not 0 < odd.sum() <= _ODD_AT_MOST * len(odd):
         return None
     cost = float(late_by[odd] @ lockstep.steps[odd])
@@ -145,6 +148,13 @@ def _one_off(lockstep: Lockstep) -> Straggling | None:
     if _luck(int(odd.sum()), hits, len(work)) > _LUCK:
         return None
     return _named("one-off", lockstep, np.arange(len(work)) == culprit, odd & (last == culprit))
+
+
+def _long_ones(late_by: Floats, costs: Floats) -> Mask:
+    """Return which units are late by much, as delays go that cost anything."""
+    order = np.argsort(-late_by, kind="stable")
+    half = min(len(order) - 1, int(np.searchsorted(np.cumsum(costs[order]), 0.5 * costs.sum())))
+    return np.asarray((costs > 0) & (late_by >= _ODD_ALIKE * late_by[order[half]]), dtype=np.bool_)
 
 
 def _rotating(lockstep: Lockstep) -> Straggling | None:

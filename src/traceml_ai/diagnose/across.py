@@ -59,6 +59,7 @@ def compare_ranks(ranks: Sequence[RankLike], clock: Clock) -> Across | None:
         transfer_ns=float(lockstep.mean(lockstep.transfer_ns)) if lockstep.measured else None,
         stood_ns=float(lockstep.mean(stood).mean()) if lockstep.measured else None,
         step_ns=float(lockstep.mean(lockstep.work_ns + lockstep.wait_ns).mean()),
+        stood_by_phase_ns=lockstep.stood_by_phase_ns,
     )
     return Across(facts, _rows(lockstep, len(ranks)))
 

@@ -92,7 +92,7 @@ def diagnose(signals: Signals) -> list[Finding]:
     The order is severity, then the time it would save: a finding without a price in time (a leak)
     stands behind those of its severity that have one.
     """
-    specific = _met(SPECIFIC, signals)
+    specific = _without_echo(signals, _met(SPECIFIC, signals))
     general = [
         left for each in _met(GENERAL, signals) if (left := _unexplained(signals, each, specific)) is not None
     ]
@@ -100,6 +100,15 @@ def diagnose(signals: Signals) -> list[Finding]:
     if not any(each.section == "step_time" for each in found) and FALLBACK.meets_conditions(signals):
         found.append(FALLBACK.finding(signals))
     return sorted(found, key=_rank)
+
+
+def _without_echo(signals: Signals, specific: list[Finding]) -> list[Finding]:
+    """Leave out stalls of the first rank that are waiting for a rank that is named."""
+    straggling = signals.ranks.straggling if signals.ranks else None
+    if straggling is None or straggling.persistence != "one-off":
+        return specific
+    places = {straggling.phase, *signals.ranks_waited_in}
+    return [each for each in specific if each.kind != periodic_stall.KIND or each.scope.phase not in places]
 
 
 def _met(rules: tuple[Rule, ...], signals: Signals) -> list[Finding]:
@@ -121,6 +130,7 @@ def _unexplained(signals: Signals, general: Finding, specific: list[Finding]) ->
     same seconds twice and bury the useful answer. ``None``: too little is left to speak of.
     """
     explained = sum(_claim(each, general.scope.phase) for each in specific)
+    explained += _at_collectives(signals, general.scope.phase)
     saved = general.saved_s or 0.0
     if explained <= 0 or not signals.loop_ns:
         return general
@@ -135,6 +145,13 @@ def _unexplained(signals: Signals, general: Finding, specific: list[Finding]) ->
         cost_ms_per_step=1e3 * left / signals.steady_steps,
         evidence={**general.evidence, "explained_elsewhere_s": explained},
     )
+
+
+def _at_collectives(signals: Signals, phase: str | None) -> float:
+    """Return how many of a phase's seconds are standing at collectives: no work of that phase."""
+    if signals.ranks is None or phase is None:
+        return 0.0
+    return signals.ranks.stood_by_phase_ns.get(phase, 0.0) * signals.steady_steps / 1e9
 
 
 # Findings whose seconds lie in several phases say in their evidence how many lie where.

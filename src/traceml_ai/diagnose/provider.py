@@ -56,6 +56,8 @@ class RunView(NamedTuple):
     breakdown: Breakdown | None
     samples: list[HostSample]  # of the first rank's process
     across: Across | None = None  # where several ranks train together
+    attempts: int = 1
+    earlier_steps: int = 0  # of the attempts before, the most of any process
 
     @property
     def first(self) -> RankView:
@@ -70,7 +72,7 @@ class RunView(NamedTuple):
 
 def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunView:
     """Order the ranks and compute what every later part needs; no rank is one rank without steps."""
-    given = list(ranks) or [RankInput(RankAggregate(), {})]
+    given, earlier = _last_attempt(list(ranks) or [RankInput(RankAggregate(), {})])
     parts = [steady_part(each.aggregate) for each in given]
     clock = _common_clock(given, parts)
     views = sorted(
@@ -85,7 +87,25 @@ def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunVi
     totals = np.sum([view.given.aggregate.sums for view in trained], axis=0)
     names = views[0].given.facts.get("user_phases", [])
     breakdown = break_down(whole, totals, clock, names)
-    return RunView(views, whole, breakdown, _samples_of(views[0].pid, samples), _across(views, clock))
+    return RunView(
+        views,
+        whole,
+        breakdown,
+        _samples_of(views[0].pid, samples),
+        _across(views, clock),
+        attempts=1 + max(each.facts.get("attempt", 0) for each in given),
+        earlier_steps=max((each.aggregate.count for each in earlier), default=0),
+    )
+
+
+def _last_attempt(given: list[RankInput]) -> tuple[list[RankInput], list[RankInput]]:
+    """Tell the processes of the last attempt that trained from those of a job's earlier ones."""
+    trained = [each for each in given if each.aggregate.count] or given
+    last = max(each.facts.get("attempt", 0) for each in trained)
+    return (
+        [each for each in given if each.facts.get("attempt", 0) == last],
+        [each for each in given if each.facts.get("attempt", 0) < last],
+    )
 
 
 def _across(views: list[RankView], clock: Clock) -> Across | None:

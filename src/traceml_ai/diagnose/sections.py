@@ -77,6 +77,7 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
         dropped_steps=_header(view.first, "dropped", 0),
         dropped_groups=facts.get("dropped_groups", 0),
         exception=found.exception if found else facts.get("exception") or run.exception,
+        attempts=view.attempts,
         ended_by=found.ended_by if found else None,
         devices=facts.get("devices", []),
         versions=_versions(run, facts),

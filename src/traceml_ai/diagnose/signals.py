@@ -100,6 +100,7 @@ class RankFacts(NamedTuple):
     transfer_ns: float | None  # at collectives however early a rank comes, per step; needs `measured`
     stood_ns: float | None  # at collectives altogether, per step, mean over ranks; needs `measured`
     step_ns: float  # mean over ranks, time between steps included
+    stood_by_phase_ns: dict[str, float]  # `stood_ns` by phase; empty without `measured`
 
     @property
     def is_comm_bound(self) -> bool:
@@ -164,9 +165,15 @@ class Signals:
     def stood_share(self) -> float:
         """Share of step time at collectives, where that is what the step is about."""
         ranks = self.ranks
-        if ranks is None or not (ranks.straggling or ranks.is_comm_bound):
+        if ranks is None or not (ranks.is_comm_bound or (ranks.straggling and ranks.straggling.culprits)):
             return 0.0
         return (ranks.stood_ns or 0.0) / ranks.step_ns
+
+    @property
+    def ranks_waited_in(self) -> list[str]:
+        """Phases in which ranks stand at collectives; the backward where that was not measured."""
+        stood = self.ranks.stood_by_phase_ns if self.ranks else {}
+        return [phase for phase, ns in stood.items() if ns > 0] or ["backward"]
 
     @property
     def workers(self) -> int | None:

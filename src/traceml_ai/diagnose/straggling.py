@@ -12,6 +12,9 @@ from traceml_ai.schema.summary import Estimate, EvidenceValue, Finding, Scope
 
 # Without the delay the job would be 1.05 times as fast; less is not worth looking for.
 LEAST_SHARE = 0.05
+# On a host whose processors are all busy ranks are late in turn whatever they do: only a delay of most of
+# the step is then the job's own.
+_BUSY_PCT, _ROTATING_BUSY = 90.0, 0.75
 # Longer lists of ranks are cut: the table has them all.
 _LISTED = 16
 _SHOWN = 4
@@ -34,8 +37,15 @@ def found(signals: Signals, phases: Sequence[str | None]) -> bool:
     if ranks is None or ranks.straggling is None or signals.judgeable is None:
         return False
     straggling = ranks.straggling
+    if not straggling.culprits and _is_noise(signals, straggling):
+        return False
     named = straggling.phase if straggling.culprits else None
     return named in phases and _saved_ns(straggling) >= LEAST_SHARE * straggling.step_ns
+
+
+def _is_noise(signals: Signals, straggling: Straggling) -> bool:
+    busy = signals.host is not None and (signals.host.cpu_pct or 0.0) >= _BUSY_PCT
+    return busy and straggling.excess_ns < _ROTATING_BUSY * straggling.step_ns
 
 
 def describe(signals: Signals, kind: str, advice: str) -> Finding:

@@ -70,9 +70,14 @@ def _phases(signals: Signals) -> list[str]:
 
 def _ranks(view: RunView) -> list[str]:
     across = view.across
-    if across is None:
-        return []
     found = []
+    if view.earlier_steps:
+        before = words.plural(view.earlier_steps, "step")
+        found.append(
+            f"The job was restarted: figures are of attempt {view.attempts}; the one before made {before}."
+        )
+    if across is None:
+        return found
     if not across.facts.measured:
         found.append(
             "Waiting for other ranks was not measured: a rank that is slow inside backward can't be told "

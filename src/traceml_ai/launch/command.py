@@ -56,8 +56,8 @@ class Torchrun(NamedTuple):
 
     @property
     def wanted(self) -> bool:
-        """Whether more than one process was asked for."""
-        return self.nproc_per_node not in {None, "1"} or self.nnodes not in {None, "1"}
+        """Whether torchrun was asked for; also for one process, which then finds a rank to be."""
+        return any(value is not None for value in self)
 
 
 def split(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> Split:
@@ -131,7 +131,7 @@ def build(target: Target, torchrun: Torchrun, *, python: str | None = None) -> l
     interpreter = python or sys.executable
     if target.kind == "command":
         if torchrun.wanted:
-            raise UsageError("--nproc-per-node and --nnodes need a script or -m module, not a whole command")
+            raise UsageError("the options of torchrun need a script or -m module, not a whole command: it has its own")
         return list(target.words)
     module = ["-m"] if target.kind == "module" else []
     if not torchrun.wanted:

@@ -30,6 +30,7 @@ class Facts:
             "node": os.uname().nodename if hasattr(os, "uname") else "",
             "framework": "pytorch",
             "mode": "inferred",
+            "attempt": _attempt(),
             "python_version": ".".join(map(str, sys.version_info[:3])),
             "loaders": [],
             "optimizers": [],
@@ -76,6 +77,12 @@ class Facts:
             os.replace(temporary, path)
         except Exception:  # noqa: BLE001 - never worth the training
             return
+
+
+def _attempt() -> int:
+    """How often torchrun has restarted the job."""
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(count) if count.isdigit() else 0
 
 
 def describe_loader(loader: Any) -> LoaderFacts:

@@ -36,6 +36,7 @@ class ProcessFacts(TypedDict, total=False):
     local_rank: int | None
     world_size: int | None
     node: str  # the host's name
+    attempt: int  # how often torchrun had restarted the job before this process
     framework: str  # "pytorch", "lightning", "monai", ...
     mode: str  # "inferred" or "marked"
     torch_version: str

@@ -137,6 +137,7 @@ class RunSection(msgspec.Struct, frozen=True, kw_only=True):
     dropped_steps: int = 0  # closed but not kept: counted, averaged nowhere
     dropped_groups: int = 0  # microbatches were trained, and the update never came
     exception: str | None = None
+    attempts: int | None = None  # how often the ranks were started; figures are of the last attempt
     ended_by: str | None = None  # which of several training processes ended the run, and how
     devices: list[str] = []
     versions: dict[str, str] = {}
