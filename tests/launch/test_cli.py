@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -69,15 +70,18 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("mode", ["dashboard"])
-def test_a_view_that_is_not_built_is_said_before_anything_starts(
-    mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_dashboard_port_that_is_taken_is_said_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script(tmp_path, "raise SystemExit('started')")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
 
-    assert main(["run", "--mode", mode, "train.py"]) == 1
-    assert capsys.readouterr().err == f"traceml: --mode {mode} is not in this version: use --mode summary\n"
+        assert main(["run", "--mode", "dashboard", "--dashboard-port", str(port), "train.py"]) == 1
+
+    said = f"can't listen on 127.0.0.1:{port} (Address already in use): choose another --dashboard-port"
+    assert capsys.readouterr().err == f"traceml: {said}\n"
     assert not (tmp_path / "logs").exists()
 
 

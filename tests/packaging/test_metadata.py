@@ -16,7 +16,7 @@ def test_no_requirement_has_an_upper_bound(requirement: Requirement) -> None:
 
 
 def test_the_core_needs_five_libraries() -> None:
-    assert sorted(r.name for r in CORE) == ["msgspec", "numpy", "psutil", "rich"]
+    assert sorted(r.name for r in CORE) == ["msgspec", "numpy", "psutil", "rich", "textual"]
 
 
 def test_torch_is_never_required_by_name() -> None:

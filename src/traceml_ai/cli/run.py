@@ -17,14 +17,14 @@ import argparse
 import math
 from pathlib import Path
 
-from traceml_ai.errors import TraceMLError, UsageError
+from traceml_ai.cli.attach import add_dashboard_options
+from traceml_ai.errors import UsageError
 from traceml_ai.launch.command import Torchrun, split
 from traceml_ai.launch.life import Request
 from traceml_ai.launch.life import run as run_request
 from traceml_ai.launch.outlets import Wanted, check
 
 MODES = ("auto", "summary", "cli", "dashboard")
-_BUILT_MODES = ("auto", "summary", "cli")
 _TORCHRUN = {
     "--nproc-per-node": "processes on this node, started by torch.distributed.run",
     "--nnodes": "number of nodes",
@@ -36,10 +36,27 @@ _TORCHRUN = {
     "--rdzv-id": "rendezvous id",
     "--rdzv-conf": "further rendezvous settings, key=value,...",
 }
-_FLAGS = ("-h", "--help", "--disable-traceml", "--no-save-training-output", "--json", "--html-report",
-          "--no-keep-steps")  # fmt: skip
-_VALUED = ("--mode", "--logs-dir", "--run-name", "--interval", "--trace-max-steps", "--otlp", "--prometheus",
-           *_TORCHRUN)  # fmt: skip
+_FLAGS = (
+    "-h",
+    "--help",
+    "--disable-traceml",
+    "--no-save-training-output",
+    "--no-dashboard-auto-open",
+    "--json",
+    "--html-report",
+    "--no-keep-steps",
+)
+_VALUED = (
+    "--mode",
+    "--dashboard-port",
+    "--logs-dir",
+    "--run-name",
+    "--interval",
+    "--trace-max-steps",
+    "--otlp",
+    "--prometheus",
+    *_TORCHRUN,
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +64,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = "traceml run [options] (SCRIPT | -m MODULE) [options] [--args] ...\n" + (
         " " * 7 + "traceml run [options] -- COMMAND ..."
     )
-    parser.add_argument("--mode", choices=MODES, default="auto", help="what to show (auto: the summary)")
+    parser.add_argument("--mode", choices=MODES, default="auto", help="the live view on the terminal "
+                        "(cli), a page for the browser (dashboard), or only the card at the end (summary); "
+                        "auto: cli on a terminal, else summary")  # fmt: skip
+    add_dashboard_options(parser)
     parser.add_argument("--logs-dir", type=Path, default="logs", help="where run folders are kept (logs)")
     parser.add_argument("--run-name", help="the run's folder; default: script, date and time")
     parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between samples (1)")
@@ -55,8 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="instead of the card, the summary as one line of "
                         "JSON: the last line of standard error")  # fmt: skip
     parser.add_argument("--disable-traceml", action="store_true", help="run the command, and nothing else")
-    parser.add_argument("--no-save-training-output", action="store_true", help="accepted; output is never "
-                        "captured, it goes where the program's own streams go")  # fmt: skip
+    parser.add_argument("--no-save-training-output", action="store_true", help="keep no output.log of "
+                        "what the program prints behind a live view")  # fmt: skip
     _prepare_outlets(parser)
     group = parser.add_argument_group("several processes")
     for option, text in _TORCHRUN.items():
@@ -85,8 +105,8 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    if args.mode not in _BUILT_MODES:
-        raise TraceMLError(f"--mode {args.mode} is not in this version: use --mode summary")
+    if args.mode == "dashboard" and not args.disable_traceml:
+        _check_dashboard(args.dashboard_port)
     wanted = Wanted(args.html_report, not args.no_keep_steps, args.otlp, args.prometheus)
     if not args.disable_traceml:
         check(wanted)
@@ -104,8 +124,17 @@ def run(args: argparse.Namespace) -> int:
             outlets=wanted,
             mode=args.mode,
             save_output=not args.no_save_training_output,
+            dashboard_port=args.dashboard_port,
+            dashboard_opens=not args.no_dashboard_auto_open,
         )
     )
+
+
+def _check_dashboard(port: int) -> None:
+    from traceml_ai.live.dashboard.server import free_port, need_libraries
+
+    need_libraries()
+    free_port(port)
 
 
 def _seconds(text: str) -> float:

@@ -258,7 +258,8 @@ class Host:
 
     def _from_launcher(self, message: Message) -> None:
         if message.kind == wire.FOLLOW:
-            self._user.follow(int(message.body), typing=True)
+            offset = int(message.body)
+            self._user.follow(self._user.offset if offset < 0 else offset, typing=True)
             self._resize(*self._user.size())
         elif message.kind == wire.HOLD:
             self._user.give_back()

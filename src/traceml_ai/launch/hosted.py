@@ -70,7 +70,7 @@ class HostedChild:
         wake: A descriptor that ends a wait when it becomes readable.
         spool: The run's spool folder.
         terminal: The user's terminal.
-        view_command: How the view is started.
+        view_command: How the view is started; ``None``: the terminal shows the program's output.
 
     Raises:
         OSError: The command can't be started.
@@ -84,7 +84,7 @@ class HostedChild:
         wake: int,
         spool: Path,
         terminal: Terminal,
-        view_command: Sequence[str],
+        view_command: Sequence[str] | None,
     ) -> None:
         self._wake, self._spool, self._terminal = wake, spool, terminal
         self._ended: int | None = None
@@ -93,7 +93,7 @@ class HostedChild:
         self._view_open = False
         self._host, self._view_end = self._fork_host(command, environ)
         self.pid = self._await_start()
-        self._view_command = list(view_command)
+        self._view_command = view_command
 
     def send(self, number: int) -> None:
         """Send it a signal; too late is no error."""
@@ -103,6 +103,10 @@ class HostedChild:
 
     def start_view(self) -> None:
         """Start the view; until it is there the output goes to the terminal."""
+        if self._view_command is None:
+            self._view_end.close()
+            self._host.send(wire.FOLLOW, b"-1")
+            return
         descriptor = self._view_end.fileno()
         environ = {**os.environ, env.VIEW_CHANNEL: str(descriptor)}
         self._view = subprocess.Popen(self._view_command, env=environ, pass_fds=[descriptor])

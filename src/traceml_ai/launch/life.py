@@ -28,6 +28,7 @@ from traceml_ai.schema import env
 if TYPE_CHECKING:
     from traceml_ai.collect.collector import Collector
     from traceml_ai.collect.publish import Publisher
+    from traceml_ai.launch.page import Page
     from traceml_ai.live.rounds import Rounds
 
 _BLIND_PAUSE_S = 1.0
@@ -48,6 +49,8 @@ class Request(NamedTuple):
     outlets: Wanted = Wanted()
     mode: str = "summary"  # auto, summary, cli or dashboard
     save_output: bool = True
+    dashboard_port: int = 0  # any that is free
+    dashboard_opens: bool = True
 
 
 class Watched(NamedTuple):
@@ -81,7 +84,9 @@ def run(request: Request) -> int:
     environ = _environment(request, recording)
     start_ns = time.perf_counter_ns()
     try:
-        child: Program = start(command, environ, relay.wake, recording, terminal)
+        child: Program = start(
+            command, environ, relay.wake, recording, terminal, with_view=request.mode != "dashboard"
+        )
     except OSError as error:
         relay.training_is_over()
         recording.discard()
@@ -96,6 +101,7 @@ def _attend(request: Request, recording: Recording, child: Program, relay: Relay
     guard = Guard(notes)
     guard("the start", _announce, recording, notes)
     guard("the view", child.start_view)
+    page = guard("the dashboard", _open_page, request, recording)
     watched = guard("the collector", _start_collector, request, recording, notes)
     returncode = _watch(child, relay, watched, guard)
     end_ns = time.perf_counter_ns()
@@ -103,6 +109,8 @@ def _attend(request: Request, recording: Recording, child: Program, relay: Relay
     relay.training_is_over()
     outcome = Outcome.of(returncode)
     guard("the end", _finish, request, recording, watched, outcome, end_ns)
+    if page is not None:
+        guard("closing the dashboard", page.stay, relay.wake)
     return outcome
 
 
@@ -116,6 +124,14 @@ def _watch(child: Program, relay: Relay, watched: Watched | None, guard: Guard) 
         if watched:
             guard("the collector's tick", watched.rounds.go)
             watched.outlets.tick()
+
+
+def _open_page(request: Request, recording: Recording) -> Page | None:
+    if request.mode != "dashboard" or recording.folder is None:
+        return None
+    from traceml_ai.launch.page import Page
+
+    return Page(recording.folder, port=request.dashboard_port, open_browser=request.dashboard_opens)
 
 
 def _announce(recording: Recording, notes: Notes) -> None:

@@ -56,7 +56,7 @@ class LiveView(App[None]):
     #page { height: auto; }
     #rule { height: 1; }
     #log { height: 1fr; }
-    #keys { height: 1; }
+    #keys { height: 1; dock: bottom; }
     #search { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
     #help { display: none; layer: above; height: auto; width: 100%; padding: 1 2; background: ansi_default;
             color: ansi_default; }
@@ -206,9 +206,9 @@ class LiveView(App[None]):
     def _keys(self) -> Text:
         if self._typing:
             return Text(" what you type goes to the program    Ctrl-] or F2: back to the view ", "reverse")
-        keys = ["1-5 tabs", "? help", "p pause", "c copy card", "/ search"]
+        keys = ["? help", "1-5 tabs", "p pause", "c copy card", "/ search"]
         if self._channel is not None:
-            keys += ["i type", "q close view", "Ctrl-C interrupt"]
+            keys += ["i type", "q close view", "^C interrupt"]
         else:
             keys.append("q close")
         return Text("  ".join(keys), "dim")

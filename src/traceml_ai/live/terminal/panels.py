@@ -78,7 +78,10 @@ def breakdown(snapshot: Snapshot | None, width: int, look: Look) -> list[Text]:
     for name, ms in phases.items():
         share = None if ms is None or not whole else ms / whole
         line = Text(f"  {_label(name):<{_LABEL}}")
-        line.append(look.bar(share, bar_width), PHASE_COLORS.get(name, "white"))
+        bar = look.bar(share, bar_width)
+        filled = bar.rstrip(look.empty)
+        line.append(filled, PHASE_COLORS.get(name, "white"))
+        line.append(bar[len(filled) :], _QUIET)
         line.append(f"{number(ms):>{_FIGURE}}{_pct(share):>{_SHARE}}")
         line.append(f"{_pct(_run_share(summary, name)):>{_SHARE}}" if recent else "", _QUIET)
         lines.append(line)
