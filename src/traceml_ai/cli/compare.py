@@ -46,6 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--logs-dir", type=Path, metavar="DIR", help="where run names and earlier runs are "
                         "looked up (logs; earlier runs: where the runs lie)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="BASE", help="write BASE.json and BASE.txt")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with charts")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--markdown", action="store_true", help="as Markdown, for a pull request")
@@ -76,8 +77,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison to standard output; return the gate's exit code."""
     import traceml_ai
     from traceml_ai.compare.comparison import compare
+    from traceml_ai.report.html import need_libraries
 
     try:
+        if args.html is not None:
+            need_libraries()
         sides = _read(args)
         past = _past(args, sides)
     except TraceMLError as error:
@@ -85,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
     found = compare(*sides, past=past, gate=_gate(args), version=traceml_ai.__version__)
     if args.output is not None:
         _write(args.output, found)
+    if args.html is not None:
+        _write_html(args.html, found, sides)
     _show(args, found)
     if found.verdict == "NOT_COMPARABLE":
         return _NOT_COMPARABLE
@@ -150,6 +156,24 @@ def _write(base: Path, found: Comparison) -> None:
         raise TraceMLError(
             f"can't write {base}.json ({reason}): name another --output", exit_code=2
         ) from None
+
+
+def _write_html(path: Path, found: Comparison, sides: _Sides) -> None:
+    """Write the page.
+
+    Raises:
+        TraceMLError: It can't be written.
+    """
+    from traceml_ai.report.compare_html import render_comparison
+    from traceml_ai.spool.atomic import write_atomic
+
+    page = render_comparison(found, *([given.summary for given in side] for side in sides))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, page.encode())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceMLError(f"can't write {path} ({reason}): name another --html", exit_code=2) from None
 
 
 def _show(args: argparse.Namespace, found: Comparison) -> None:

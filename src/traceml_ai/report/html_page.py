@@ -21,7 +21,8 @@ from bokeh.core.types import ID
 from bokeh.embed import json_item
 from markupsafe import Markup
 
-from traceml_ai.report.charts import DARK_FILTER, Chart
+from traceml_ai.report.charts import DARK_FILTER
+from traceml_ai.report.charts.base import ChartOf
 from traceml_ai.report.text import clean
 
 __all__ = ["make_page"]
@@ -29,7 +30,7 @@ __all__ = ["make_page"]
 _TEMPLATES = files("traceml_ai.report") / "templates"
 
 
-def make_page(template: str, title: str, charts: Sequence[Chart], **values: Any) -> str:
+def make_page(template: str, title: str, charts: Sequence[ChartOf[Any]], **values: Any) -> str:
     """Return a page as HTML.
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from bokeh.models import (
     AdaptiveTicker,
@@ -23,6 +24,7 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 Sources: TypeAlias = Mapping[str, ColumnDataSource]
 Figure: TypeAlias = figure
 HoverMode = Literal["mouse", "vline", "hline"]
+Subject = TypeVar("Subject")
 
 _FONT = "system-ui, sans-serif"
 # The page decides between light, dark and paper: variables reach into a figure's shadow tree.
@@ -57,8 +59,9 @@ class View(NamedTuple):
         return {name: set(columns) for name, columns in self.columns.items()}
 
 
-class Kind(NamedTuple):
-    """One kind of chart.
+@dataclass(frozen=True)
+class KindOf(Generic[Subject]):
+    """One kind of chart of a summary, or of a comparison.
 
     Attributes:
         key: Its name in code and in pages.
@@ -72,15 +75,16 @@ class Kind(NamedTuple):
     key: str
     title: str
     explains: str
-    view: Callable[[Summary], View | None]
-    figure: Callable[[Summary, View, Sources], Figure]
-    table: Callable[[Summary], Table]
+    view: Callable[[Subject], View | None]
+    figure: Callable[[Subject, View, Sources], Figure]
+    table: Callable[[Subject], Table]
 
 
-class Chart(NamedTuple):
+@dataclass(frozen=True)
+class ChartOf(Generic[Subject]):
     """A chart that was drawn."""
 
-    kind: Kind
+    kind: KindOf[Subject]
     figure: Figure
     sources: Sources
     shape: dict[str, set[str]]
@@ -96,13 +100,13 @@ class Chart(NamedTuple):
         """The kind's heading."""
         return self.kind.title
 
-    def update(self, summary: Summary) -> bool:
+    def update(self, subject: Subject) -> bool:
         """Show a newer summary in the same figure.
 
         Returns:
             False when that takes another figure: draw it anew. This one is left as it was.
         """
-        view = self.kind.view(summary)
+        view = self.kind.view(subject)
         if view is None or view.shape != self.shape:
             return False
         for name, source in self.sources.items():
@@ -111,15 +115,19 @@ class Chart(NamedTuple):
         return True
 
 
-def draw(kind: Kind, summary: Summary) -> Chart | None:
+Kind: TypeAlias = KindOf[Summary]
+Chart: TypeAlias = ChartOf[Summary]
+
+
+def draw(kind: KindOf[Subject], subject: Subject) -> ChartOf[Subject] | None:
     """Draw one kind of chart; ``None`` when the run has nothing to show in it."""
-    view = kind.view(summary)
+    view = kind.view(subject)
     if view is None:
         return None
     sources = {name: ColumnDataSource(data=dict(columns)) for name, columns in view.columns.items()}
-    fig = kind.figure(summary, view, sources)
+    fig = kind.figure(subject, view, sources)
     _set_ranges(fig, view)
-    return Chart(kind, fig, sources, view.shape, kind.table(summary))
+    return ChartOf(kind, fig, sources, view.shape, kind.table(subject))
 
 
 def _set_ranges(fig: Figure, view: View) -> None:

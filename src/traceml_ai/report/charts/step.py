@@ -116,7 +116,7 @@ def _histograms_view(summary: Summary) -> View | None:
         return None
     longest = max(_SHORTEST_MS, *(histogram.edges_ms[-1] for histogram in found.values()))
     shortest = min(_first_drawn(histogram) for histogram in found.values())
-    outlines = {name: _outline(histogram) for name, histogram in found.items()}
+    outlines = {name: outline(histogram) for name, histogram in found.items()}
     return View(outlines, x_range=(min(shortest, longest) / 1.3, 1.3 * longest))
 
 
@@ -124,7 +124,7 @@ def _first_drawn(histogram: Histogram) -> float:
     return next((edge for edge in histogram.edges_ms if edge >= _SHORTEST_MS), _SHORTEST_MS)
 
 
-def _outline(histogram: Histogram) -> dict[str, list[Any]]:
+def outline(histogram: Histogram) -> dict[str, list[Any]]:
     """Return the outline of a histogram as a line, its height in per cent of the steps."""
     edges, total = histogram.edges_ms, sum(histogram.counts)
     x: list[float] = []
