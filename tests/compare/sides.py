@@ -42,7 +42,7 @@ def step_time(
     """Independent block means of 10 steps, with a relative standard deviation of ``spread``."""
     rng = np.random.default_rng(seed)
     means = {**(PHASES if phases is None else phases), "between_steps": BETWEEN_MS}
-    drawn = {name: ms * (1 + spread * rng.standard_normal(blocks)) for name, ms in means.items()}
+    drawn = {name: ms * np.exp(spread * rng.standard_normal(blocks)) for name, ms in means.items()}
     drawn["step"] = np.sum([drawn[name] for name in means if name != "between_steps"], axis=0)
     exact = {name: float(values.mean()) for name, values in drawn.items()}
     return StepTimeSection(

@@ -25,7 +25,6 @@ from traceml_ai.schema.summary import (
     ProcessSection,
     Severity,
     StepMemorySection,
-    StepTimeSection,
     Summary,
     SystemSection,
     TimeSection,
@@ -239,7 +238,9 @@ def test_three_runs_a_side_show_their_own_noise() -> None:
 def test_two_runs_a_side_are_weighed_with_what_is_assumed() -> None:
     noise = compare(side(1.0, 1.01), side(1.0, 1.01, first_seed=2)).noise
     assert noise is not None
-    assert noise.why.startswith("So few runs show little of the noise between them: 2 % is assumed")
+    assert noise.why.startswith(
+        "So few runs show little of the noise between them, so theirs is weighed with this: 2 % is assumed"
+    )
 
 
 def test_steps_that_would_help_are_said() -> None:
@@ -276,9 +277,17 @@ def test_a_summary_without_blocks_is_too_short() -> None:
     assert against(make_run(replace(step_time(), blocks=Blocks()))).verdict == "UNKNOWN"
 
 
-def test_a_run_without_steps_is_empty() -> None:
-    nothing = given(make_run(StepTimeSection(diagnosis="NO_DATA")), "logs/nothing")
+@pytest.mark.parametrize("step_ms", [None, 0.0, -5.0, 1e300])
+def test_a_run_without_a_step_time_is_empty(step_ms: float | None) -> None:
+    nothing = given(make_run(replace(step_time(), step_ms=step_ms)), "logs/nothing")
     assert empty([*side(1.0), nothing]) == ["logs/nothing"]
+
+
+@pytest.mark.parametrize("values", [[0.0] * 40, [-1.0, 30.0] * 20, [1e308] * 40])
+def test_blocks_that_are_no_times_say_nothing(values: list[float]) -> None:
+    step = step_time()
+    damaged = replace(step, blocks=replace(step.blocks, phases={"step": list(values)}))
+    assert against(make_run(damaged)).headline == "UNKNOWN: too few steady steps"
 
 
 def test_a_run_tells_what_its_blocks_are_worth() -> None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from compare.sides import PHASES, make_run, step_time
@@ -267,6 +268,12 @@ def test_a_thousand_runs_are_read_in_a_moment_and_kept_in_little_space(tmp_path:
     assert len(read_runs(tmp_path)) == 1000
     assert time.process_time() - begin < 1.5  # a tenth of what must take three seconds, on a slow machine
     assert (tmp_path / INDEX_FILE).stat().st_size < 1000 * len(data) / 5
+
+
+@pytest.mark.parametrize("step_ms", [0.0, -1.0, 1e300])
+def test_a_step_time_that_is_none_is_left_out(tmp_path: Path, step_ms: float) -> None:
+    put(tmp_path, "a", make_run(msgspec.structs.replace(step_time(), step_ms=step_ms)))
+    assert read_runs(tmp_path)[0].step_ms is None
 
 
 def test_a_row_of_a_run_with_no_step_has_no_step_time(tmp_path: Path) -> None:

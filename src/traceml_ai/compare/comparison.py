@@ -56,7 +56,11 @@ class _Runs(NamedTuple):
 
 def empty(side: Sequence[Given]) -> list[str]:
     """Return the runs of a side without any steady step: there is nothing in them to compare."""
-    return [given.path for given in side if given.summary.step_time.step_ms is None]
+    return [given.path for given in side if not _has_step_time(given.summary)]
+
+
+def _has_step_time(summary: Summary) -> bool:
+    return bool(summary.step_time.step_ms) and longrun.plausible(summary.step_time.step_ms)
 
 
 def compare(
@@ -130,7 +134,9 @@ def _precision(summary: Summary) -> longrun.Precision | None:
     blocks = summary.step_time.blocks
     values = [value for value in blocks.phases.get("step", []) if value is not None]
     mean = sum(values) / len(values) if values else 0.0
-    return longrun.precision([value / mean for value in values], blocks.steps_per_block) if mean else None
+    if not mean or not longrun.plausible(mean):
+        return None
+    return longrun.precision([value / mean for value in values], blocks.steps_per_block)
 
 
 def _same_runs(a: Sequence[Given], b: Sequence[Given]) -> list[str]:
@@ -257,16 +263,16 @@ def _noise(runs: _Runs, floor: Floor, where: str) -> Noise:
         return Noise(source="runs", run_to_run_pct=100 * relative, runs=count, why=why)
     few = _few(runs)
     if floor.runs:
-        why = f"{few}: {_pct(floor.relative)} was learnt from {floor.runs} earlier runs of {where}."
+        why = f"{few} {_pct(floor.relative)} was learnt from {floor.runs} earlier runs of {where}."
         return Noise(source="earlier_runs", run_to_run_pct=100 * floor.relative, runs=floor.runs, why=why)
-    why = f"{few}: {_pct(floor.relative)} is assumed, for want of earlier runs of {where}."
+    why = f"{few} {_pct(floor.relative)} is assumed, for want of earlier runs of {where}."
     return Noise(source="assumed", run_to_run_pct=100 * floor.relative, why=why)
 
 
 def _few(runs: _Runs) -> str:
     if noises.own_dof(*runs) == 0:
-        return "One run a side can't show the noise between runs"
-    return "So few runs show little of the noise between them"
+        return "One run a side can't show the noise between runs:"
+    return "So few runs show little of the noise between them, so theirs is weighed with this:"
 
 
 def _pct(relative: float) -> str:

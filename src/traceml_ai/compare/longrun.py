@@ -20,12 +20,21 @@ _MOST_CORRELATION = 0.97
 LEAST_BLOCKS = 6
 
 
+# A mean beyond this (ms: thirty years) is a damaged file, and would overflow.
+_MOST_MS = 1e12
+
+
 class Precision(NamedTuple):
     """The precision of the mean of one run's block means."""
 
     variance: float  # of the mean, in the square of the values' unit
     dof: float  # degrees of freedom behind it
     effective: float  # how many independent blocks the blocks are worth
+
+
+def plausible(value: float | None) -> bool:
+    """Whether a number can be a time in ms: known, not negative, finite."""
+    return value is not None and 0 <= value < _MOST_MS
 
 
 def precision(blocks: Sequence[float] | Floats, steps_per_block: int) -> Precision | None:
@@ -43,11 +52,11 @@ def precision(blocks: Sequence[float] | Floats, steps_per_block: int) -> Precisi
         steps_per_block: How many steps each is the mean of.
 
     Returns:
-        ``None`` when there are fewer than six blocks.
+        ``None`` when there are fewer than six blocks, or one of them is no time.
     """
     values = np.asarray(blocks, dtype=np.float64)
     n = len(values)
-    if n < LEAST_BLOCKS:
+    if n < LEAST_BLOCKS or not all(map(plausible, blocks)):
         return None
     centred = values - values.mean()
     spread = float(centred @ centred) / (n - 1)

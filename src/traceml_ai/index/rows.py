@@ -6,7 +6,7 @@ import msgspec
 
 from traceml_ai.compare.command import arguments, program
 from traceml_ai.compare.likeness import settings_of
-from traceml_ai.compare.longrun import precision
+from traceml_ai.compare.longrun import plausible, precision
 from traceml_ai.schema.summary import SCHEMA_VERSION, RunSection
 
 
@@ -95,7 +95,7 @@ def row_of(folder: str, stamp: tuple[int, int, int], data: bytes) -> Row:
         diagnosis=found.diagnosis.kind,
         severity=found.diagnosis.severity,
         steps=found.step_time.steps,
-        step_ms=found.step_time.step_ms,
+        step_ms=_time(found.step_time.step_ms),
         relative_variance=_relative_variance(found.step_time.blocks),
         samples_per_sec=found.throughput.samples_per_sec,
     )
@@ -106,3 +106,8 @@ def _relative_variance(blocks: _BlocksOf) -> float | None:
     known = precision(values, blocks.steps_per_block)
     mean = sum(values) / len(values) if values else 0.0
     return known.variance / mean**2 if known and mean else None
+
+
+def _time(step_ms: float | None) -> float | None:
+    """Leave out what is no time: a damaged file must not spoil the series that it is in."""
+    return step_ms if step_ms and plausible(step_ms) else None
