@@ -131,7 +131,7 @@ def build(target: Target, torchrun: Torchrun, *, python: str | None = None) -> l
     interpreter = python or sys.executable
     if target.kind == "command":
         if torchrun.wanted:
-            raise UsageError("the options of torchrun need a script or -m module, not a whole command: it has its own")
+            raise UsageError("torchrun's options need a script or -m module, not a whole command")
         return list(target.words)
     module = ["-m"] if target.kind == "module" else []
     if not torchrun.wanted:
