@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +28,15 @@ class Run(NamedTuple):
 RunScript = Callable[..., Run]
 
 
-def start(script: Path, folder: Path, *args: str, traced: bool) -> subprocess.Popen[bytes]:
+def start(
+    script: Path, folder: Path, *args: str, traced: bool, options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """Start a script that may write what it found to the path it is given first."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable]
     if traced:
         command += ["-m", "traceml_ai", "run", "--mode", "summary", "--logs-dir", str(folder / "logs")]
-        command += ["--run-name", "one", str(script), "--args"]
+        command += ["--run-name", "one", *options, str(script), "--args"]
     else:
         command += [str(script)]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TRACEML_")}
@@ -68,8 +70,9 @@ def _json(path: Path) -> dict[str, Any]:
 def run_script() -> RunScript:
     """Run one of our scripts, with its arguments, in a folder."""
 
-    def run(script: str, folder: Path, *args: str, traced: bool = True) -> Run:
-        return finish(start(SCRIPTS / script, folder, *args, traced=traced), folder)
+    def run(script: str, folder: Path, *args: str, traced: bool = True, options: Sequence[str] = ()) -> Run:
+        started = start(SCRIPTS / script, folder, *args, traced=traced, options=options)
+        return finish(started, folder)
 
     return run
 

@@ -48,6 +48,20 @@ def test_lightnings_own_launchers_give_two_ranks_in_one_summary(
     assert phases["between_steps"]["total_s"] > 0
 
 
+def test_ranks_started_by_torchrun_are_lightnings_ranks(run_script: Runner, tmp_path: Path) -> None:
+    run = run_script("ranks.py", tmp_path, "lightning", "ddp", options=("--nproc-per-node", "2"))
+    assert run.code == 0, run.out
+    assert run.summary["run"]["world_size"] == 2
+    assert [row["rank"] for row in run.summary["step_time"]["ranks"]] == [0, 1]
+    assert run.summary["run"]["steps"] == 6
+
+
+def test_a_wrong_number_of_devices_is_lightnings_error(run_script: Runner, tmp_path: Path) -> None:
+    run = run_script("ranks.py", tmp_path, "lightning", "ddp", options=("--nproc-per-node", "3"))
+    assert run.code == 1
+    assert "does not match the world size (3)" in run.out
+
+
 @pytest.mark.parametrize(
     ("why", "says"),
     [
