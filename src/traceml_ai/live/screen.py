@@ -409,7 +409,7 @@ def styled(style: Style, parameters: str) -> Style:
         code = int(first) if first.isdigit() else 0
         if code in {38, 48}:
             words = sub or [part[0] for part in parts]
-            color, used = _extended(words)
+            color, used = _extended(words, in_colons=bool(sub))
             if not sub:
                 del parts[:used]
             style = style._replace(color=color) if code == 38 else style._replace(background=color)  # noqa: PLR2004
@@ -435,13 +435,17 @@ def _simple(style: Style, code: int, *, underline_off: bool) -> Style:  # noqa: 
     return style._replace(background=None) if code == 49 else style  # noqa: PLR2004
 
 
-def _extended(words: list[str]) -> tuple[int | str | None, int]:
-    """Return the colour behind 38 or 48, and how many words it takes."""
+def _extended(words: list[str], *, in_colons: bool) -> tuple[int | str | None, int]:
+    """Return the colour behind 38 or 48, and how many words it takes.
+
+    Between colons there may be a colour space in front of red, green and blue.
+    """
     numbers = [min(int(word), 255) if word.isdigit() else 0 for word in words]
     if numbers[:1] == [5] and len(numbers) > 1:
         return numbers[1], 2
-    if numbers[:1] == [2] and len(numbers) >= 4:  # noqa: PLR2004 -- red, green, blue; some put a space first
-        red, green, blue = numbers[-3:] if len(words) in {4, 5} else numbers[1:4]
+    if numbers[:1] == [2] and len(numbers) >= 4:  # noqa: PLR2004 -- red, green, blue
+        first = 2 if in_colons and len(numbers) >= 5 else 1  # noqa: PLR2004
+        red, green, blue = numbers[first : first + 3]
         return f"#{red:02x}{green:02x}{blue:02x}", 4
     return None, len(words)
 
