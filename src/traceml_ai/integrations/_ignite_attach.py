@@ -41,9 +41,9 @@ class BatchRun(EngineRun):
         self.models = list(_models(session.torch, engine))
         self._every = _accumulation(engine)
         self._targets: list[int] = []
-        self.before[id(events.ITERATION_COMPLETED)] = self._ends
-        self.after[id(events.ITERATION_STARTED)] = self._opens
-        self.after[id(events.EPOCH_STARTED)] = self.watch_handlers
+        self.closing = id(events.ITERATION_STARTED)
+        self.told[id(events.ITERATION_COMPLETED)] = self._ends
+        self.told[id(events.EPOCH_STARTED)] = self.watch_handlers
 
     def begins(self) -> None:
         """`Engine.run` was called."""
@@ -69,9 +69,9 @@ class BatchRun(EngineRun):
         self._targets.clear()
         super().ends()
 
-    def _opens(self) -> None:
+    def closes(self) -> None:
+        """What began the iteration is over: the update function is called next."""
         self.window.open(self.samples())
-        self.opened("")
         self.window.begin_calls(False)
 
     def _ends(self) -> None:

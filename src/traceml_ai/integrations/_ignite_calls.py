@@ -153,27 +153,24 @@ def _firing(adapter: Adapter, inner: Wrapped) -> Wrapped:
     st = adapter.session.st
 
     @functools.wraps(inner)
-    def _fire_event(self: Any, event_name: Any, *args: Any, **kwargs: Any) -> Any:
+    def _fire_event(self: Any, event_name: Any, *args: Any, **kwargs: Any) -> None:
         run = adapter.run
         if run is None or run.engine is not self or st.framework != OWNED:
-            return inner(self, event_name, *args, **kwargs)
+            inner(self, event_name, *args, **kwargs)
+            return
         key = id(event_name)
-        told = run.before.get(key)
-        try:
-            if told is not None:
-                told()
-            run.firing = True
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            st.fail("ignite", error)
-        out = inner(self, event_name, *args, **kwargs)
-        run.firing = False
-        told = run.after.get(key)
-        if told is not None and st.framework == OWNED:
+        told = run.told.get(key)
+        if told is not None:
             try:
                 told()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("ignite", error)
-        return out
+        inner(self, event_name, *args, **kwargs)
+        if key == run.closing and st.framework == OWNED:
+            try:
+                run.closes()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                st.fail("ignite", error)
 
     return _fire_event
 

@@ -30,13 +30,13 @@ class TimedHandlers(list[Any]):
     def __init__(self, entries: list[Any], run: EngineRun) -> None:
         super().__init__(entries)
         self.run = run
+        self.busy = False
 
     def __iter__(self) -> Iterator[Any]:
-        run = self.run
-        if not run.firing or not len(self):
+        # Only Ignite's own loop over them is timed, not what a handler does with the list meanwhile.
+        if self.busy or not len(self):
             return super().__iter__()
-        run.firing = False  # only Ignite's own loop over them, not what a handler does with the list
-        return run.timed(super().__iter__())
+        return self.run.timed(self, super().__iter__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy of an engine that is being measured is an engine like any other.
@@ -64,14 +64,13 @@ class EngineRun:
         self.engine = engine
         self.framework = framework
         self.window = Window(session.st)
-        self.firing = False  # an event is fired, and Ignite has not begun to call its handlers
-        self.before: Told = {}  # id of an event -> what to do before its handlers
-        self.after: Told = {}
+        self.told: Told = {}  # id of an event -> what to do before its handlers
+        self.closing = 0  # id of the event whose handlers are the last of a step
+        self.reads: dict[str, Callable[[], None]] = {}  # attribute of the engine -> what reading it says
+        self.stage = 0  # of an iteration, for those engines whose readings say something
         self._fresh = True  # the next batch is the first of a pass over the data
         self._restarting = self._described = False
         self._names: dict[int, tuple[Any, str]] = {}
-        self._part = ""
-        self._residual = 0
         self._steps = 0
         self._stepping = False  # an optimizer's step, told by a hook
         self.hooks: list[Any] = []
@@ -83,18 +82,15 @@ class EngineRun:
 
     def _tell(self, events: Any) -> None:
         """Which events say what."""
-        self.before |= {
-            id(events.GET_BATCH_COMPLETED): self._fetched,
-            id(events.DATALOADER_STOP_ITERATION): self._no_batch,
+        self.told |= {
+            id(events.GET_BATCH_STARTED): self.window.begin_fetch,
+            id(events.GET_BATCH_COMPLETED): self.fetched,
+            id(events.DATALOADER_STOP_ITERATION): self._restarts,
             id(events.EPOCH_COMPLETED): self._no_batch,
             id(events.TERMINATE): self._no_batch,
             id(events.TERMINATE_SINGLE_EPOCH): self._no_batch,
             id(events.COMPLETED): self._no_batch,
             id(events.EXCEPTION_RAISED): self.fails,
-        }
-        self.after |= {
-            id(events.GET_BATCH_STARTED): self._fetches,
-            id(events.DATALOADER_STOP_ITERATION): self._restarts,
         }
 
     # -- the run ------------------------------------------------------------------------------
@@ -159,12 +155,10 @@ class EngineRun:
 
     # -- batches ------------------------------------------------------------------------------
 
-    def _fetches(self) -> None:
-        self.window.begin_fetch()
-
-    def _fetched(self) -> None:
-        fresh, self._fresh = self._fresh, False
-        self.window.end_fetch(fresh)
+    def fetched(self) -> None:
+        """The batch arrived."""
+        self.window.end_fetch(self._fresh)
+        self._fresh = False
 
     def _no_batch(self) -> None:
         """A fetch that is under way brings no batch: what it took is the loader's."""
@@ -172,6 +166,7 @@ class EngineRun:
             self.window.end_epoch()
 
     def _restarts(self) -> None:
+        self._no_batch()
         # Ignite makes a new iterator and fetches from it without telling of the second fetch.
         self._restarting = True
 
@@ -195,7 +190,9 @@ class EngineRun:
     def _samples(self, batch: Any) -> int:
         values: Iterable[Any]
         if isinstance(batch, dict):
-            found = batch.get("image")
+            found: Any = batch.get("image")
+            if type(found) is self._tensor:
+                return int(found.shape[0])
             values = batch.values() if found is None else (found,)
         else:
             values = batch if isinstance(batch, (tuple, list)) else (batch,)
@@ -208,62 +205,57 @@ class EngineRun:
 
     # -- handlers, and what the residual holds ------------------------------------------------
 
-    def switch(self, part: str) -> None:
-        """From here on the residual is spent on ``part``; ``""``: not known."""
+    def add_part(self, name: str, spent: int) -> None:
+        """Some of the residual was spent on something that has a name."""
+        _add(self.parts, name, spent)
+
+    def timed(self, handlers: TimedHandlers, entries: Iterator[Any]) -> Iterator[Any]:
+        """The handlers of an event, each called by Ignite before the next is asked for.
+
+        Whichever phase goes on, they are none of it, and what they read of the engine says nothing.
+        """
         st = self.st
-        acc = st.acc
-        now = st.clock()
-        acc[st.cur] += now - st.mark
-        st.mark = now
-        residual = acc[RESIDUAL]
-        if self._part:
-            self._add(self.parts, self._part, residual - self._residual)
-        self._residual = residual
-        self._part = part
-
-    def opened(self, part: str) -> None:
-        """A window was opened; it begins with ``part``."""
-        self._residual = self.st.acc[RESIDUAL]
-        self._part = part
-
-    def _add(self, books: dict[str, int], name: str, spent: int) -> None:
-        if name not in books and len(books) >= _MAX_NAMES:
-            name = _OTHERS
-        books[name] = books.get(name, 0) + spent
-
-    def timed(self, entries: Iterator[Any]) -> Iterator[Any]:
-        """The handlers of an event, each called by Ignite before the next is asked for."""
-        return self._inside(entries) if self.st.window else self._between(entries)
+        stage, self.stage = self.stage, 0
+        handlers.busy = True
+        before = st.cur
+        st.advance()
+        yield from self._inside(entries) if st.window else self._between(entries)
+        handlers.busy = False
+        self.stage = stage
+        if st.ident != -1:
+            st.advance()
+            st.cur = before
 
     def _inside(self, entries: Iterator[Any]) -> Iterator[Any]:
         """Inside the step they are residual; what they update is not the trainer's update."""
-        acc, part = self.st.acc, self._part
+        st = self.st
+        acc = st.acc
         updates = acc[UPDATES]
+        st.cur = RESIDUAL
+        spent = acc[RESIDUAL]
         for entry in entries:
-            self.switch(self.part_of(entry[0]))
+            name = self.part_of(entry[0])
             yield entry
-        self.switch(part)
+            st.advance()
+            self.add_part(name, acc[RESIDUAL] - spent)
+            spent = acc[RESIDUAL]
         acc[UPDATES] = updates
 
     def _between(self, entries: Iterator[Any]) -> Iterator[Any]:
         """Between steps they are named as such, and what they train is not the trainer's."""
         st = self.st
         counted = st.step > 0  # else it is start-up
-        begin = st.advance()
+        begin = st.mark
         st.cur = HANDLERS if counted else BETWEEN
-        st.rare = True
-        st.in_optimizer = True
+        st.rare = st.in_optimizer = True
         for entry in entries:
             name = self.name_of(entry[0])
             yield entry
             now = st.clock()
             if counted:
-                self._add(self.costs, name, now - begin)
+                _add(self.costs, name, now - begin)
             begin = now
         st.in_optimizer = False
-        if st.cur in (HANDLERS, BETWEEN):
-            st.advance()
-            st.cur = BETWEEN
 
     def part_of(self, handler: Any) -> str:
         """What a handler inside the step is called."""
@@ -306,29 +298,34 @@ class EngineRun:
 
     # -- steps --------------------------------------------------------------------------------
 
+    def closes(self) -> None:
+        """The last event of a step was fired, and its handlers have run."""
+
     def close(self, *, due: bool) -> None:
         """The step is over."""
         st = self.st
-        self.switch("")
         self.window.close(self.engine.state.iteration, due=due)
-        self._residual = 0
         if st.cur == HANDLERS:
             st.cur = BETWEEN
-        if st.ident == -1:
-            return
         self._steps += 1
-        values = self.session.facts.values
         if self._steps == _SETTLED_STEPS and st.step == _SETTLED_STEPS:
             self.parts.clear()
             self._steps = 0
-        values["residual_parts_steps"] = self._steps
+        self.session.facts.values["residual_parts_steps"] = self._steps
 
     def suspend(self) -> None:
         """The iteration is over, the step is not."""
-        self.switch("")
         self.window.suspend()
         if self.st.cur == HANDLERS:
             self.st.cur = BETWEEN
+
+
+def _add(books: dict[str, int], name: str, spent: int) -> None:
+    if name in books:
+        books[name] += spent
+    else:
+        name = name if len(books) < _MAX_NAMES else _OTHERS
+        books[name] = books.get(name, 0) + spent
 
 
 def handler_name(handler: Any) -> str:

@@ -24,49 +24,35 @@ _claims: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 _installed: list[Adapter] = []
 
 
-class Reading:
-    """An attribute of a trainer whose readings are told. What is read and written is the real one.
+class Reading(property):
+    """An attribute of a trainer whose readings are told. What is read and written is the real one."""
 
-    Args:
-        adapter: Ignite in this process.
-        name: The attribute.
-    """
 
-    def __init__(self, adapter: Adapter, name: str) -> None:
-        self._adapter = adapter
-        self._name = name
+def _reading(adapter: Adapter, name: str) -> Reading:
+    st = adapter.session.st
 
-    def __get__(self, engine: Any, kind: type | None = None) -> Any:
-        """Give the attribute, after telling that it was read."""
-        name = self._name
-        if engine is None:
-            raise AttributeError(f"type object {kind.__name__ if kind else ''!r} has no attribute {name!r}")
-        run = self._adapter.run
-        if run is not None and run.engine is engine and isinstance(run, SupervisedRun):
-            self._tell(run)
+    def read(engine: Any) -> Any:
+        run = adapter.run
+        if run is not None and run.engine is engine and name in run.reads and st.ident == get_ident():
+            try:
+                run.reads[name]()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                st.fail("monai", error)
         try:
             return engine.__dict__[name]
         except KeyError:
             message = f"{type(engine).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=engine) from None
 
-    def __set__(self, engine: Any, value: Any) -> None:
-        engine.__dict__[self._name] = value
+    def write(engine: Any, value: Any) -> None:
+        engine.__dict__[name] = value
 
-    def __delete__(self, engine: Any) -> None:
-        try:
-            del engine.__dict__[self._name]
-        except KeyError:
-            raise AttributeError(self._name) from None
+    def delete(engine: Any) -> None:
+        if name not in engine.__dict__:
+            raise AttributeError(name)
+        del engine.__dict__[name]
 
-    def _tell(self, run: SupervisedRun) -> None:
-        st = run.st
-        if st.ident != get_ident():
-            return
-        try:
-            run.told[self._name]()
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            st.fail("monai", error)
+    return Reading(read, write, delete, f"The trainer's own ``{name}``.")
 
 
 def install(session: Session) -> Adapter | None:
@@ -78,7 +64,7 @@ def install(session: Session) -> Adapter | None:
         adapter = adapter_of(session)
         trainer = sys.modules[TRAINERS].SupervisedTrainer
         for name in _READ:
-            adapter.patches.set(trainer, name, Reading(adapter, name))
+            adapter.patches.set(trainer, name, _reading(adapter, name))
     except (AttributeError, KeyError) as error:
         session.warn("monai", f"this version of MONAI or Ignite is not known, and not measured ({error})")
         return None

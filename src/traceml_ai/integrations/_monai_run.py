@@ -5,6 +5,8 @@ order: ``engine.prepare_batch(...)``, ``engine.network.train()``, ``engine.optim
 ``engine.inferer(...)``, and after the backward ``engine.optimizer.step()``. `_monai_attach` makes
 these reads known (each gives the real object, there is no proxy), and here a reading moves the run
 to its next stage. A reading that is not due, say by a handler, means nothing.
+
+Each boundary is written out, as every call costs on the step path.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceml_ai.integrations._ignite_run import EngineRun
-from traceml_ai.probe.columns import UPDATES
+from traceml_ai.probe.columns import BACKWARD, BOUNDARIES, FORWARD, OPTIMIZER, RESIDUAL, UPDATES
 from traceml_ai.probe.session import Session
 
 # What MONAI registers itself, by the words of its documentation.
@@ -20,6 +22,11 @@ _OWN_HANDLERS = {"_decollate_data": "decollation", "_run_postprocessing": "postp
 
 # Stages of an iteration: which reading comes next, or what goes on.
 _OUT, _READY, _PREPARING, _TRAINING, _ZEROING, _FORWARD, _BACKWARD, _UPDATING = range(8)
+# Parts of the residual, by position in `SupervisedRun._spent`.
+_PREPARE, _TRAIN, _ZERO, _LOSS, _SCALER = range(5)
+_PARTS = ("prepare_batch", "network.train", "zero_grad", "loss", "gradient scaler")
+# Parts are brought to the facts every so many steps; a power of two.
+_TELL_EVERY = 64
 
 
 class SupervisedRun(EngineRun):
@@ -34,42 +41,36 @@ class SupervisedRun(EngineRun):
 
     def __init__(self, session: Session, engine: Any, events: Any, iteration_events: Any) -> None:
         super().__init__(session, engine, events, "monai")
-        self.stage = _OUT
-        self.told = {
+        self.reads = {
             "prepare_batch": self._prepares,
             "network": self._trains,
             "optimizer": self._uses_optimizer,
             "inferer": self._infers,
         }
+        self._spent = [0] * len(_PARTS)
         self._due = False  # an update was attempted in this iteration
         self._scaled = False  # through a gradient scaler, which may skip it
         self._stepped = False
         own = iteration_events
-        self.before |= {
-            id(events.ITERATION_STARTED): self._is_out,
+        self.closing = id(own.MODEL_COMPLETED)
+        self.told |= {
+            id(events.EPOCH_STARTED): self.watch_handlers,
             id(own.FORWARD_COMPLETED): self._forwarded,
             id(own.LOSS_COMPLETED): self._has_loss,
             id(own.BACKWARD_COMPLETED): self._backwarded,
             id(own.MODEL_COMPLETED): self._computed,
         }
-        self.after |= {
-            id(events.GET_BATCH_STARTED): self._fetches_of_group,
-            id(events.EPOCH_STARTED): self.watch_handlers,
-            id(events.ITERATION_STARTED): self._is_ready,
-            id(own.FORWARD_COMPLETED): self._computes_loss,
-            id(own.LOSS_COMPLETED): self._backwards,
-            id(own.BACKWARD_COMPLETED): self._updates,
-            id(own.MODEL_COMPLETED): self._ends,
-        }
+        if getattr(engine, "accumulation_steps", 1) > 1:
+            self.told[id(events.GET_BATCH_STARTED)] = self._fetches_of_group
 
     # -- the run ------------------------------------------------------------------------------
 
     def begins(self) -> None:
         """`Engine.run` was called."""
         super().begins()
-        self.stage = _OUT
+        self.st.by_hand = False
         optimizer = vars(self.engine).get("optimizer")
-        if hasattr(optimizer, "register_step_pre_hook"):
+        if self._has_scaler() and hasattr(optimizer, "register_step_pre_hook"):
             self.hooks = [
                 optimizer.register_step_pre_hook(self.step_begins),
                 optimizer.register_step_post_hook(self.step_ends),
@@ -79,16 +80,22 @@ class SupervisedRun(EngineRun):
         """An exception leaves the iteration, or the loader."""
         super().fails()
         self.stage = _OUT
-        self._due = self._scaled = self._stepped = False
 
     def ends(self) -> None:
         """`Engine.run` returns."""
         self.stage = _OUT
+        self._tell_parts()
         super().ends()
 
     def part_of(self, handler: Any) -> str:
         """What a handler inside the step is called."""
         return _OWN_HANDLERS.get(self.name_of(handler)) or super().part_of(handler)
+
+    def _tell_parts(self) -> None:
+        for position, name in enumerate(_PARTS):
+            if self._spent[position]:
+                self.add_part(name, self._spent[position])
+                self._spent[position] = 0
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -96,7 +103,7 @@ class SupervisedRun(EngineRun):
         """A batch is fetched; MONAI may be about to zero what was accumulated before it."""
         if self.window.batches and self.window.group and self._begins_group():
             self.window.drop()
-        self._fetches()
+        self.window.begin_fetch()
 
     def _begins_group(self) -> bool:
         """Whether the coming iteration zeroes the gradients, as MONAI's ``_iteration`` has it."""
@@ -106,110 +113,139 @@ class SupervisedRun(EngineRun):
             iteration %= state.epoch_length
         return bool(iteration % self.engine.accumulation_steps == 0)
 
-    def _is_out(self) -> None:
-        self.stage = _OUT
-
-    def _is_ready(self) -> None:
+    def fetched(self) -> None:
+        """The batch arrived."""
+        super().fetched()
         self.stage = _READY
 
     # -- readings -----------------------------------------------------------------------------
 
     def _prepares(self) -> None:
-        if self.stage != _READY:
-            return
-        self.stage = _PREPARING
-        self._due = self._scaled = self._stepped = False
-        self.window.open(self.samples())
-        self.opened("prepare_batch")
+        if self.stage == _READY:
+            self.stage = _PREPARING
+            self._due = self._scaled = self._stepped = False
+            self.window.open(self.samples())
 
     def _trains(self) -> None:
         if self.stage == _PREPARING:
             self.stage = _TRAINING
-            self.switch("network.train")
+            self._residual(_PREPARE)
 
     def _uses_optimizer(self) -> None:
         if self.stage == _TRAINING:
             self.stage = _ZEROING
-            self._zeroes()
+            self._residual(_TRAIN)
+            if self.window.batches:
+                self._loses_group()
         elif self.stage == _UPDATING and not self._due:
             self._attempts()
 
-    def _zeroes(self) -> None:
-        if self.window.batches:
-            # Gradients of an open group go, against what `_begins_group` foresaw.
-            samples = self.samples()
-            self.window.drop()
-            self.window.open(samples)
-            self.opened("")
-        self.switch("zero_grad")
+    def _loses_group(self) -> None:
+        """Gradients of an open group are zeroed, against what `_begins_group` foresaw."""
+        samples = self.samples()
+        self.window.drop()
+        self.window.open(samples)
 
     def _attempts(self) -> None:
-        """An update comes; under a scaler, of which only the optimizer's own step is the phase."""
+        """An update comes; under a scaler only the optimizer's own step is the phase."""
         self._due = True
-        self.switch("gradient scaler" if self._has_scaler() else "")
-        if self._has_scaler():
-            self._scaled = self.st.in_optimizer = True
-            self.st.took_effect = False
+        st = self.st
+        if self.hooks:
+            self._scaled = st.in_optimizer = True
+            st.took_effect = False
+        else:
+            self.window.begin_optimizer(self.engine.__dict__["optimizer"])
 
     def _has_scaler(self) -> bool:
         engine = self.engine
         return bool(engine.amp) and engine.scaler is not None
 
     def _infers(self) -> None:
-        if self.stage in (_TRAINING, _ZEROING):
-            self.stage = _FORWARD
-            self.switch("")
-            self.window.begin_forward()
+        if self.stage not in (_TRAINING, _ZEROING):
+            return
+        self._residual(_ZERO if self.stage == _ZEROING else _TRAIN)
+        self.stage = _FORWARD
+        st = self.st
+        if st.on_first_forward is not None:
+            st.on_first_forward()
+            st.on_first_forward = None
+        st.cur = FORWARD
+        if st.device is not None:
+            st.device.begin(FORWARD)
+
+    def _residual(self, part: int) -> None:
+        """The residual up to now was spent on a part."""
+        st = self.st
+        now = st.clock()
+        spent = now - st.mark
+        st.acc[st.cur] += spent
+        if st.cur == RESIDUAL:
+            self._spent[part] += spent
+        st.mark = now
 
     # -- events -------------------------------------------------------------------------------
 
     def _forwarded(self) -> None:
-        if self.st.window:
-            self.window.end_forward()
-
-    def _computes_loss(self) -> None:
-        if self.st.window:
-            self.switch("loss")
-
-    def _has_loss(self) -> None:
-        if self.st.window:
-            self.switch("")
-
-    def _backwards(self) -> None:
-        self.stage = _BACKWARD
-        self.window.begin_backward()
-
-    def _backwarded(self) -> None:
-        self.window.end_backward()
-
-    def _updates(self) -> None:
-        if self.stage == _BACKWARD:
-            self.stage = _UPDATING
-
-    def _computed(self) -> None:
-        self.stage = _OUT
-        if not self.st.window:
-            return
-        if self._scaled:
-            self.st.in_optimizer = False
-            if self._stepped and self.st.took_effect:
-                self.st.acc[UPDATES] += 1
-        self.switch("")
-
-    def _ends(self) -> None:
         st = self.st
         if not st.window:
             return
-        if self._due:
-            self.close(due=True)
-        else:
+        now = st.clock()
+        acc = st.acc
+        acc[st.cur] += now - st.mark
+        acc[BOUNDARIES] += 5
+        st.mark = now
+        st.cur = RESIDUAL
+        if st.device is not None:
+            st.device.end()
+
+    def _has_loss(self) -> None:
+        st = self.st
+        if not st.window:
+            return
+        self._residual(_LOSS)
+        self.stage = _BACKWARD
+        st.in_backward = True
+        st.cur = BACKWARD
+        if st.device is not None:
+            st.device.begin(BACKWARD)
+
+    def _backwarded(self) -> None:
+        st = self.st
+        if self.stage != _BACKWARD or not st.window:
+            return
+        self.stage = _UPDATING
+        st.leave_backward(RESIDUAL, was_forward=True)
+
+    def _computed(self) -> None:
+        self.stage = _OUT
+        st = self.st
+        if not st.window:
+            return
+        if self._scaled:
+            self._residual(_SCALER)
+            st.in_optimizer = False
+            if self._stepped and st.took_effect:
+                st.acc[UPDATES] += 1
+        elif st.cur == OPTIMIZER:
+            st.leave_framework_optimizer()
+
+    def closes(self) -> None:
+        """The last event of a step was fired, and its handlers have run."""
+        if not self.st.window:
+            return
+        if not self._due:
             self.suspend()
+            return
+        self.close(due=True)
+        if not self._steps % _TELL_EVERY or self._steps <= 1:
+            self._tell_parts()
 
     # -- the optimizer's own step -------------------------------------------------------------
 
     def step_begins(self, optimizer: Any, *_args: Any) -> None:
         """The step begins (a hook of the trainer's optimizer)."""
         if self._due:
+            self._residual(_SCALER)
             super().step_begins(optimizer)
 
     def step_ends(self, optimizer: Any, *_args: Any) -> None:
