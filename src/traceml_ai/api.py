@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +28,7 @@ from traceml_ai.probe.columns import (
     USER_0,
 )
 from traceml_ai.probe.compilers import hide_from_compilers
+from traceml_ai.probe.patches import timed_next
 from traceml_ai.probe.session import Session, Which
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
@@ -263,40 +264,29 @@ class phase:  # noqa: N801 - used like a function
 
 
 class _TimedIterator(Generic[Item]):
-    """An iterator whose ``__next__`` is input wait."""
+    """An iterator whose ``__next__`` is input wait.
 
-    def __init__(self, inner: Iterator[Item]) -> None:
+    Args:
+        inner: The iterator itself.
+        take: Takes one item for the iterator it is called with, timed if this process is measured.
+    """
+
+    def __init__(self, inner: Iterator[Item], take: Callable[[_TimedIterator[Item]], Item]) -> None:
         self._inner = inner
+        self._take = take
 
     def __iter__(self) -> _TimedIterator[Item]:
         return self
 
     def __next__(self) -> Item:
-        session = sessions.current
-        st = _active(session)
-        if st is None or st.in_fetch or st.framework:
-            return next(self._inner)
-        try:
-            before = st.enter_fetch(self)
-        except Exception as error:  # noqa: BLE001
-            st.fail("input", error)
-            return next(self._inner)
-        try:
-            item = next(self._inner)
-        except StopIteration:
-            st.end_fetch(before)
-            raise
-        except BaseException:
-            st.abort_fetch(before)
-            raise
-        try:
-            st.leave_fetch(before, item)
-        except Exception as error:  # noqa: BLE001 - ours must not become the user's
-            st.fail("input", error)
-        return item
+        return self._take(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def _take(iterator: _TimedIterator[Item]) -> Item:
+    return next(iterator._inner)  # noqa: SLF001 - our own
 
 
 class _TimedIterable(Generic[Item]):
@@ -306,8 +296,12 @@ class _TimedIterable(Generic[Item]):
         self._inner = inner
 
     def __iter__(self) -> Iterator[Item]:
-        iterator = _TimedIterator(iter(self._inner))
-        st = _active(sessions.current)
+        session = sessions.current
+        if session is None:
+            return iter(self._inner)
+        take = timed_next(session.st, _take, get_ident)
+        iterator = _TimedIterator(iter(self._inner), take)
+        st = _active(session)
         if st is None:
             return iterator
         try:

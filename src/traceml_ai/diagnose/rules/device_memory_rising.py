@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceml_ai.diagnose import words
-from traceml_ai.diagnose.growth import is_material
-from traceml_ai.diagnose.signals import MIN_STEPS, Signals
+from traceml_ai.diagnose.growth import device_growth
+from traceml_ai.diagnose.signals import Signals
 from traceml_ai.schema.summary import Finding, Scope
 
 KIND = "MEMORY_RISING"
@@ -12,19 +12,15 @@ KIND = "MEMORY_RISING"
 
 def meets_conditions(signals: Signals) -> bool:
     """The peak of a step grew materially until the end, though not evenly."""
-    memory = signals.step_memory
-    if memory is None or memory.growth is None or signals.steps < MIN_STEPS:
-        return False
-    growth = memory.growth
-    return growth.still_rising and not growth.sustained and is_material(growth, memory.peak_allocated_bytes)
+    grown = device_growth(signals)
+    return grown is not None and grown[0].still_rising and not grown[0].sustained
 
 
 def finding(signals: Signals) -> Finding:
     """Say by how much."""
-    memory = signals.step_memory
-    assert memory is not None
-    growth = memory.growth
-    assert growth is not None
+    grown = device_growth(signals)
+    assert grown is not None
+    growth, _ = grown
     return Finding(
         kind=KIND,
         severity="info",
