@@ -32,6 +32,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # a page has no business elsewhere
     "--remote-debugging-port=0",
 )
 _DRAWN = """new Promise((done) => { const look = () => document.documentElement.dataset.drawn
@@ -75,7 +76,7 @@ def visit(
 
 async def _visit(devtools: str, url: str, ask: Sequence[str], *, dark: bool, width: int) -> Visit:
     connection = await websocket_connect(devtools, max_message_size=1 << 28)
-    tab = _Tab(connection)
+    tab = Tab(connection)
     try:
         await tab.open()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -97,7 +98,9 @@ async def _visit(devtools: str, url: str, ask: Sequence[str], *, dark: bool, wid
             pass
 
 
-class _Tab:
+class Tab:
+    """One page of the browser."""
+
     def __init__(self, connection: WebSocketClientConnection) -> None:
         self._connection = connection
         self._number = 0

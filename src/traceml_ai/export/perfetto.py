@@ -109,15 +109,15 @@ def _arguments(row: Rows) -> Event:
 
 def _counters(summary: Summary, rank: int) -> Iterator[Event]:
     series = summary.process.series
-    lines: dict[str, Sequence[float | None]] = {
-        "main process memory (bytes)": series.main_rss_bytes,
-        "loader workers memory (bytes)": series.workers_pss_bytes,
-        "processors busy, main process": series.main_cpu_cores,
+    lines: dict[tuple[str, str], Sequence[float | None]] = {
+        ("main process memory", "bytes"): series.main_rss_bytes,
+        ("loader workers memory", "bytes"): series.workers_pss_bytes,
+        ("processors busy", "main process"): series.main_cpu_cores,
     }
-    for name, values in lines.items():
+    for (name, of), values in lines.items():
         for at, value in zip(series.at_s, values, strict=True):
             if value is not None:
-                yield {"name": name, "ph": "C", "ts": at * 1e6, "pid": rank, "args": {"value": value}}
+                yield {"name": name, "ph": "C", "ts": at * 1e6, "pid": rank, "args": {of: value}}
 
 
 def write_perfetto(steps: KeptSteps, summary: Summary, path: Path) -> None:
