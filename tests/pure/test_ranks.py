@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 from fakes import run_info
 from ranks_sim import in_turn, late, simulate
-from traceml_ai.analyze.aggregate import RECENT_RECORDS, RankAggregate
+from traceml_ai.analyze.aggregate import BRIEF, FULL, RECENT_RECORDS, RankAggregate
 from traceml_ai.analyze.ranks import PHASES, RankPart, align
 from traceml_ai.analyze.steady import steady_part
 from traceml_ai.diagnose.summarize import summarize
@@ -239,3 +241,26 @@ def test_standing_at_collectives_makes_no_other_phase_heavy() -> None:
     summary = job._replace(records=records).summary()
     assert summary.diagnosis.kind == "COMPUTE_STRAGGLER"
     assert "RESIDUAL_HEAVY" not in {finding.kind for finding in summary.findings}
+
+
+def test_ranks_kept_in_brief_are_compared_like_the_others() -> None:
+    job = simulate(4, 5_000, jitter=0.002, forward=late(4, 5_000, 2, 20.0, 3.0))
+    inputs = job.inputs()
+    for rank in range(1, 4):
+        aggregate = RankAggregate(BRIEF)
+        aggregate.add(job.records[rank])
+        inputs[rank] = inputs[rank]._replace(aggregate=aggregate)
+    summary = summarize(run_info(), inputs, [])
+    assert summary.diagnosis.scope.ranks == [2]
+    assert summary.diagnosis.evidence["excess_ms"] == pytest.approx(20, rel=0.02)
+    assert summary.step_time.ranks[2].step_ms == pytest.approx(30.7, rel=0.02)
+
+
+def test_brief_is_a_small_part_of_full() -> None:
+    records = simulate(2, 5_000).records[0]
+    sizes = []
+    for detail in (FULL, BRIEF):
+        aggregate = RankAggregate(detail)
+        aggregate.add(records)
+        sizes.append(len(pickle.dumps(aggregate)))
+    assert sizes[1] < 250_000 < 10 * sizes[1] < sizes[0]

@@ -6,12 +6,12 @@ million blocks of one give the same aggregate.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceml_ai.analyze.buckets import Buckets, BucketView
+from traceml_ai.analyze.buckets import MAX_BUCKETS, Buckets, BucketView
 from traceml_ai.analyze.columns import EXT, HISTOGRAMMED, N_EXT, Rows, column, extend, observed_mask
 from traceml_ai.analyze.keepers import Head, Ring, Slowest
 from traceml_ai.schema.step import INDEX, Flags, Observed
@@ -21,18 +21,36 @@ HEAD_RECORDS = 512
 RECENT_RECORDS = 8192
 SLOWEST_RECORDS = 256
 
+
+class Detail(NamedTuple):
+    """How much of a rank is kept in full."""
+
+    head: int = HEAD_RECORDS
+    recent: int = RECENT_RECORDS
+    slowest: int = SLOWEST_RECORDS
+    buckets: int = MAX_BUCKETS
+
+
+FULL = Detail()
+BRIEF = Detail(head=32, recent=64, slowest=8, buckets=16)
+"""For one of thousands of ranks: some 150 kB instead of 6 MB, enough to compare it with the others."""
+
 Ints = NDArray[np.int64]
 
 
 class RankAggregate:
     """Everything the analysis needs from one training process, whatever the number of steps.
 
+    Args:
+        detail: How much to keep.
+
     Example:
         >>> aggregate = RankAggregate()
         >>> aggregate.add(reader.read_new())  # doctest: +SKIP
     """
 
-    def __init__(self) -> None:
+    def __init__(self, detail: Detail = FULL) -> None:
+        self.detail = detail
         self.marked = False
         self.excluded = 0  # inferred steps beside marked ones: the user's marks win
         self.tails = 0
@@ -49,10 +67,10 @@ class RankAggregate:
         self.histograms: dict[str, Ints] = {}
         self.observed: dict[Observed, int] = dict.fromkeys(Observed, 0)
         self.flags: dict[Flags, int] = dict.fromkeys(Flags, 0)
-        self._head = Head(HEAD_RECORDS)
-        self._recent = Ring(RECENT_RECORDS)
-        self._slowest = Slowest(SLOWEST_RECORDS)
-        self._buckets = Buckets()
+        self._head = Head(self.detail.head)
+        self._recent = Ring(self.detail.recent)
+        self._slowest = Slowest(self.detail.slowest)
+        self._buckets = Buckets(self.detail.buckets)
 
     def add(self, block: NDArray[Any]) -> None:
         """Take in records, shape ``(n, 48)``, that follow the ones before."""
@@ -114,14 +132,14 @@ class RankAggregate:
     @property
     def complete(self) -> bool:
         """Whether every step is still kept in full."""
-        return self.count <= RECENT_RECORDS
+        return self.count <= self.detail.recent
 
     def head(self) -> Rows:
-        """Return the first records, extended columns, at most ``HEAD_RECORDS``."""
+        """Return the first records, extended columns, at most ``detail.head``."""
         return self._head.rows()
 
     def recent(self) -> Rows:
-        """Return the most recent records, oldest first, at most ``RECENT_RECORDS``."""
+        """Return the most recent records, oldest first, at most ``detail.recent``."""
         return self._recent.rows()
 
     def slowest(self) -> Rows:

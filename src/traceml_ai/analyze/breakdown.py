@@ -67,7 +67,7 @@ def user_phase_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def break_down(
-    steady: Steady, run_totals: Rows, clock: Clock, user_phases: Sequence[str]
+    steady: Steady, run_totals: Rows, clock: Clock, user_phases: Sequence[str], *, means_only: bool = False
 ) -> Breakdown | None:
     """Return the breakdown of the steady steps; ``None`` when there is none.
 
@@ -76,6 +76,7 @@ def break_down(
         run_totals: Sums of every column over the whole run, warm-up included.
         clock: Whose durations to use.
         user_phases: The names of the user's phases, by slot.
+        means_only: Leave medians and percentiles out: for one of thousands of ranks.
     """
     if steady.steps == 0:
         return None
@@ -84,16 +85,16 @@ def break_down(
     step_total = steady.total_ns(step)
     columns = columns_of(clock, names)
     phases = {
-        name: _figures(steady, run_totals, column, step_total, in_step=name != BETWEEN)
+        name: _figures(steady, run_totals, column, step_total, in_step=name != BETWEEN, means_only=means_only)
         for name, column in columns.items()
     }
     return Breakdown(
         clock=clock,
         steps=steady.steps,
         step_ns=step_total / steady.steps,
-        median_step_ns=steady.quantile_ns(step, 0.5),
-        p95_step_ns=steady.quantile_ns(step, 0.95),
-        p99_step_ns=steady.quantile_ns(step, 0.99),
+        median_step_ns=None if means_only else steady.quantile_ns(step, 0.5),
+        p95_step_ns=None if means_only else steady.quantile_ns(step, 0.95),
+        p99_step_ns=None if means_only else steady.quantile_ns(step, 0.99),
         loop_ns=(step_total + steady.total_ns("between_ns")) / steady.steps,
         phases=phases,
         user_phases=list(names) if clock == "host" else [],
@@ -116,18 +117,25 @@ def columns_of(clock: Clock, user: dict[str, str]) -> dict[str, str]:
 
 
 def _figures(
-    steady: Steady, run_totals: Rows, column: str, step_total: int, *, in_step: bool
+    steady: Steady,
+    run_totals: Rows,
+    column: str,
+    step_total: int,
+    *,
+    in_step: bool,
+    means_only: bool,
 ) -> PhaseFigures:
     coverage = steady.coverage(column) or 0.0
     if coverage == 0:
         return PhaseFigures(None, None, None, None, None, None, None, None, 0.0)
     total = steady.total_ns(column)
     loop_total = step_total + steady.total_ns("between_ns")
+    quantiles = [None if means_only else steady.quantile_ns(column, q) for q in (0.5, 0.95, 0.99)]
     return PhaseFigures(
         mean_ns=steady.mean_ns(column),
-        median_ns=steady.quantile_ns(column, 0.5),
-        p95_ns=steady.quantile_ns(column, 0.95),
-        p99_ns=steady.quantile_ns(column, 0.99),
+        median_ns=quantiles[0],
+        p95_ns=quantiles[1],
+        p99_ns=quantiles[2],
         total_ns=int(run_totals[EXT[column]]),
         per_step_ns=total / steady.steps,
         share=total / step_total if in_step and step_total else None,

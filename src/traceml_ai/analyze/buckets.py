@@ -34,22 +34,27 @@ class BucketView(NamedTuple):
 
 
 class Buckets:
-    """Count, sum, minimum and maximum of every column per bucket, and a histogram of step time."""
+    """Count, sum, minimum and maximum of every column per bucket, and a histogram of step time.
 
-    def __init__(self) -> None:
+    Args:
+        most: So many buckets at most, an even number.
+    """
+
+    def __init__(self, most: int = MAX_BUCKETS) -> None:
+        self._most = most
         self._width = 1
         self._used = 0
-        self._counts = np.zeros(MAX_BUCKETS, dtype=np.int64)
-        self._sums = np.zeros((MAX_BUCKETS, N_EXT), dtype=np.int64)
-        self._minima = np.zeros((MAX_BUCKETS, N_EXT), dtype=np.int64)
-        self._maxima = np.zeros((MAX_BUCKETS, N_EXT), dtype=np.int64)
-        self._bins = np.zeros((MAX_BUCKETS, _STEP_BINS), dtype=np.int32)
+        self._counts = np.zeros(most, dtype=np.int64)
+        self._sums = np.zeros((most, N_EXT), dtype=np.int64)
+        self._minima = np.zeros((most, N_EXT), dtype=np.int64)
+        self._maxima = np.zeros((most, N_EXT), dtype=np.int64)
+        self._bins = np.zeros((most, _STEP_BINS), dtype=np.int32)
 
     def add(self, rows: Rows) -> None:
         """Add records that follow those added before."""
         start = 0
         while start < len(rows):
-            if self._used == MAX_BUCKETS and self._room() == 0:
+            if self._used == self._most and self._room() == 0:
                 self._halve()
             start += self._fill(rows[start:])
 
@@ -90,7 +95,7 @@ class Buckets:
             part = rows[:room]
             self._merge_into_last(part)
             return len(part)
-        part = rows[: (MAX_BUCKETS - self._used) * self._width]
+        part = rows[: (self._most - self._used) * self._width]
         starts = np.arange(0, len(part), self._width)
         new = slice(self._used, self._used + len(starts))
         self._counts[new] = np.diff(np.append(starts, len(part)))
@@ -113,7 +118,7 @@ class Buckets:
         self._bins[last] += _step_bins(part, len(part), 1)[0]
 
     def _halve(self) -> None:
-        half = MAX_BUCKETS // 2
+        half = self._most // 2
         self._counts[:half] = self._counts.reshape(half, 2).sum(axis=1)
         self._sums[:half] = self._sums.reshape(half, 2, N_EXT).sum(axis=1)
         self._minima[:half] = self._minima.reshape(half, 2, N_EXT).min(axis=1)

@@ -24,6 +24,9 @@ from traceml_ai.schema.samples import HostSample
 from traceml_ai.schema.step import BETWEEN_CAUSES, WINDOW_PHASES, Flags, Observed
 from traceml_ai.stats.growth import late_growth
 
+MANY_RANKS = 64
+"""Up to here every rank is described in full."""
+
 _RESIDUAL_CAUSES = ("validation", "checkpoint", "other")
 
 
@@ -77,7 +80,7 @@ def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunVi
     clock = _common_clock(given, parts)
     views = sorted(
         (
-            RankView(each, part, _rank_breakdown(each, part, clock))
+            RankView(each, part, _rank_breakdown(each, part, clock, means_only=len(given) > MANY_RANKS))
             for each, part in zip(given, parts, strict=True)
         ),
         key=_order,
@@ -119,8 +122,9 @@ def _across(views: list[RankView], clock: Clock) -> Across | None:
     return compare_ranks(ranks, clock)
 
 
-def _rank_breakdown(given: RankInput, part: Steady, clock: Clock) -> Breakdown | None:
-    return break_down(part, given.aggregate.sums, clock, given.facts.get("user_phases", []))
+def _rank_breakdown(given: RankInput, part: Steady, clock: Clock, *, means_only: bool) -> Breakdown | None:
+    names = given.facts.get("user_phases", [])
+    return break_down(part, given.aggregate.sums, clock, names, means_only=means_only)
 
 
 def _order(view: RankView) -> tuple[bool, int, int]:

@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from traceml_ai.analyze.breakdown import BETWEEN
 from traceml_ai.diagnose.across import Across, Compared
 from traceml_ai.diagnose.ends import ended
-from traceml_ai.diagnose.provider import RankView, RunView
+from traceml_ai.diagnose.provider import MANY_RANKS, RankView, RunView
 from traceml_ai.diagnose.signals import RankFacts
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.summary import AcrossRanks, RankRow, Spread
 
-# Rows up to here are all listed ...
-MOST_ROWS = 64
-# ... of more, so many of each end, and so many in the middle.
+# Of more than MANY_RANKS so many of the slowest are listed, and so many in the middle.
 _WORST, _TYPICAL = 32, 8
 
 _PHASES = ("input_wait", "h2d", "forward", "backward", "optimizer", "residual", BETWEEN)
@@ -39,7 +37,7 @@ def rank_rows(run: RunInfo, view: RunView) -> list[RankRow]:
 def listed(view: RunView) -> list[int]:
     """Return which ranks get a row: all, or of many the first, the worst and the most typical."""
     count = len(view.ranks)
-    if count <= MOST_ROWS:
+    if count <= MANY_RANKS:
         return list(range(count))
     order = np.argsort([-_weight(view, i) for i in range(count)], kind="stable")
     middle = count // 2
