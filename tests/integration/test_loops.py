@@ -153,6 +153,7 @@ COUNTS = {
     "init_manual": (40, 0, 0, 0),
     "init_selective": (60, 60, 0, 0),
     "saves_checkpoints": (60, 60, 60, 60),
+    "saves_safetensors": (60, 60, 60, 60),
     "collects_garbage": (60, 60, 60, 60),
     "much_garbage": (300, 300, 300, 300),
     "update_by_hand_after_an_optimizer_is_gone": (65, 5, 65, 65),
@@ -330,8 +331,9 @@ def test_a_wrapped_torch_loader_is_refused_in_one_line(loops: Mapping[str, Loop]
     assert loops["wrapped_loader_is_refused"].stderr.count("\n") == 1
 
 
-def test_checkpoints_between_steps_are_told(loops: Mapping[str, Loop]) -> None:
-    assert loops["saves_checkpoints"].all_ms("between_checkpoint_ns") > 0.1
+@pytest.mark.parametrize("name", ["saves_checkpoints", "saves_safetensors"])
+def test_checkpoints_between_steps_are_told(loops: Mapping[str, Loop], name: str) -> None:
+    assert loops[name].all_ms("between_checkpoint_ns") > 0.1
 
 
 def test_collections_inside_and_between_steps_are_told(loops: Mapping[str, Loop]) -> None:

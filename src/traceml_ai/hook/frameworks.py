@@ -20,6 +20,7 @@ ADAPTERS: dict[str, str] = {
     "lightning.pytorch.trainer.trainer": "traceml_ai.integrations.lightning",
     "pytorch_lightning.trainer.trainer": "traceml_ai.integrations.lightning",
     "monai.engines.trainer": "traceml_ai.integrations.monai",
+    "safetensors.torch": "traceml_ai.integrations.safetensors",
 }
 """Module that is imported last of what an adapter needs: the adapter, whose ``adapt`` gets its name."""
 

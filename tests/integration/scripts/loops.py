@@ -920,6 +920,18 @@ def loop_saves_checkpoints():
             torch.save(model.state_dict(), os.devnull)
 
 
+def loop_saves_safetensors():
+    from safetensors.torch import save_file
+
+    model, optimizer = net()
+    for i, (x, y) in enumerate(data()):
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.step()
+        if i % 20 == 19:
+            save_file(model.state_dict(), "weights.safetensors")
+
+
 def loop_collects_garbage():
     model, optimizer = net()
     for i, (x, y) in enumerate(data()):
