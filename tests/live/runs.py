@@ -75,14 +75,14 @@ class LiveRun:
         self.summary: Summary | None = None
         self.samples: list[HostSample] = []
 
-    def train(self, steps: int, *, slower: float = 1.0) -> None:
+    def train(self, steps: int, *, slower: float = 1.0, forward: float = 3.0) -> None:
         """Let every rank train so many steps."""
         for rank, (run, given) in enumerate(zip(self._runs, self._inputs, strict=True)):
             before = len(run.records())
             factor = slower * (1.4 if rank == self._slow else 1.0)
-            run.steps(steps, input_wait=4.0 * slower, forward=3.0 * factor, backward=5.0 * factor)
+            run.steps(steps, input_wait=4.0 * slower, forward=forward * factor, backward=5.0 * factor)
             given.aggregate.add(run.records()[before:])
-        self.clock.now_ns = max(run.now_ns for run in self._runs)
+        self.clock.now_ns = max(self.clock.now_ns, *(run.now_ns for run in self._runs))
 
     def analyse(self, status: Status = "running") -> Summary:
         """Judge the run so far, as the collector does every few seconds."""
@@ -101,9 +101,8 @@ class LiveRun:
     def publish(self) -> Snapshot:
         """Write a snapshot, and return it."""
         (self.spool / WATCHED_FILE).touch()
-        self.clock.now_ns += 1_000_000_000
+        self.clock.now_ns += 10_000_000_000  # however dear the last one was
         self.feed.publish(self.state())
-        self.clock.now_ns -= 1_000_000_000
         found = Source(self.folder).snapshot()
         assert found is not None
         return found

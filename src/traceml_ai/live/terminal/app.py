@@ -34,7 +34,6 @@ _MOST_AT_ONCE = 256 << 10
 
 _TO_VIEW = frozenset({"ctrl+right_square_bracket", "f2"})
 _OVERVIEW_LOG_ROWS = 4
-_FAR = 1 << 30
 _BARS = 3  # head, tabs and keys
 
 
@@ -76,10 +75,6 @@ class LiveView(App[None]):
         Binding("N", "again(True)", "previous match"),
         Binding("i,enter", "type", "type to the program"),
         Binding("escape", "leave", "back"),
-        *(
-            Binding(key, f"scroll_log('{key}')")
-            for key in ("up", "down", "pageup", "pagedown", "home", "end")
-        ),
     ]
 
     def __init__(
@@ -272,7 +267,7 @@ class LiveView(App[None]):
         self.log_view.shows_cursor = self._typing
         if self._typing:
             self.query_one("#search").add_class("hidden")
-            self.log_view.scroll_rows(_FAR)
+            self.log_view.action_scroll_end()
         self.log_view.refresh()
         self._draw()
 
@@ -390,11 +385,8 @@ class LiveView(App[None]):
         count = len(self.log_view.matches(self._wanted)) if found else 0
         self._say(f"{count:,} lines with {self._wanted!r}" if found else f"no {self._wanted!r} in the output")
 
-    def action_scroll_log(self, key: str) -> None:
-        """Scroll the output."""
-        page = max(1, self.log_view.size.height - 1)
-        by = {"up": -1, "down": 1, "pageup": -page, "pagedown": page, "home": -_FAR, "end": _FAR}[key]
-        self.log_view.scroll_rows(by)
+    def on_log_view_scrolled(self) -> None:
+        """Say whether the end of the output is in sight."""
         self.call_after_refresh(self._draw)
 
     def _say(self, remark: str) -> None:

@@ -9,6 +9,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -79,11 +80,39 @@ class LogView(ScrollView, can_focus=True):
             self._go_to(self.scroll_offset.y - gone)
         self.refresh()
 
+    class Scrolled(Message):
+        """Somebody scrolled."""
+
     def scroll_rows(self, by: int) -> None:
         """Scroll by so many rows; at the end, stay there."""
         row = self.scroll_offset.y + by
         self.follows = row >= self.max_scroll_y
         self._go_to(row)
+        self.post_message(self.Scrolled())
+
+    def action_scroll_up(self) -> None:
+        """Scroll back by a row."""
+        self.scroll_rows(-1)
+
+    def action_scroll_down(self) -> None:
+        """Scroll on by a row."""
+        self.scroll_rows(1)
+
+    def action_page_up(self) -> None:
+        """Scroll back by nearly what is in sight."""
+        self.scroll_rows(1 - max(2, self.size.height))
+
+    def action_page_down(self) -> None:
+        """Scroll on by nearly what is in sight."""
+        self.scroll_rows(max(2, self.size.height) - 1)
+
+    def action_scroll_home(self) -> None:
+        """Go to the first row that is kept."""
+        self.scroll_rows(-len(self._rows.lines))
+
+    def action_scroll_end(self) -> None:
+        """Go to the end and stay there."""
+        self.scroll_rows(len(self._rows.lines))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll back."""

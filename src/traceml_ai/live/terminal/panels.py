@@ -191,7 +191,7 @@ def ranks(snapshot: Snapshot | None, width: int, look: Look) -> list[Text]:
     values = [row.step_ms for row in rows]
     slowest = max(rows, key=lambda row: row.step_ms or 0.0)
     known = sorted(value for value in values if value is not None)
-    middle = known[len(known) // 2] if known else None
+    middle = known[(len(known) - 1) // 2] if known else None
     per_cell = -(-len(rows) // width)
     said = f"Ranks 0 to {len(rows) - 1:,}" + (
         f", {per_cell} a cell (the slowest of them)" if per_cell > 1 else ""
