@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -26,10 +27,11 @@ from traceml_ai.collect.notes import Notes
 from traceml_ai.errors import UsageError
 from traceml_ai.export.live import listen_address, metrics_url, start_metrics
 from traceml_ai.export.otlp import OtlpSender
-from traceml_ai.export.prometheus import PrometheusEndpoint
+from traceml_ai.export.prometheus import PrometheusEndpoint, prometheus_name
 from traceml_ai.export.reading import BOUNDS_S, Distribution, Reading, metrics_of
 from traceml_ai.export.steps import rank_steps
 from traceml_ai.schema.step import Observed
+from traceml_ai.schema.summary import Finding
 
 PROMETHEUS = shutil.which("prometheus")
 PATIENCE_S = 20
@@ -232,6 +234,17 @@ def dashboard_expressions() -> list[str]:
     found = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     assert len(found) > 5
     return [expr.replace("$run", ".*").replace("$__rate_interval", "1m") for expr in found]
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    device: dict[str, Any] = {"dev_forward": 1.0, "dev_step": 2.0, "between_validation": 1.0}
+    seen = SEEN | Observed.DEVICE | Observed.MEMORY | Observed.TOKENS
+    run = Run().steps(50, observed=seen, counts={"peak_allocated_bytes": 1, "tokens": 9}, **device)
+    finding = Finding(kind="BALANCED", severity="info", section="step_time", why="w", next="n")
+    known = {prometheus_name(metric) for metric in metrics_of(reading(run)._replace(diagnosis=finding))}
+    for expression in dashboard_expressions():
+        for name in re.findall(r"traceml_\w+", expression):
+            assert re.sub("_(bucket|sum|count)$", "", name) in known
 
 
 def query(port: int, expression: str, *, empty_is_fine: bool = False) -> list[dict[str, Any]]:

@@ -108,6 +108,7 @@ def mlflow_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, 
     mlflow.set_tracking_uri(f"sqlite:///{path}/mlflow.db")
     experiment = mlflow.create_experiment("traceml", artifact_location=(path / "artifacts").as_uri())
     with mlflow.start_run(experiment_id=experiment) as run:
+        mlflow.log_metrics(numbers(flat()))
         assert traceml_mlflow.log(run, SUMMARY)
     yield mlflow.get_run(run.info.run_id), path
     store: Any = mlflow.tracking._tracking_service.utils
@@ -144,6 +145,7 @@ def wandb_records(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, x_disable_meta=True)
     with wandb.init(mode="offline", dir=str(path), project="traceml", settings=settings) as run:
         run.log({"loss": 1.0})
+        wandb.log(flat())
         assert traceml_wandb.log(run, SUMMARY)
     (file,) = path.rglob("*.wandb")
     return list(records_of(file.read_bytes()))
@@ -177,6 +179,17 @@ def test_wandb_has_the_figures_in_the_runs_summary(wandb_records: list[Any]) -> 
             found[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
     for name, value in flat().items():
         assert found[name] == (pytest.approx(value) if isinstance(value, (int, float)) else value)
+
+
+@pytest.mark.filterwarnings("default")
+def test_wandb_takes_a_flat_summary_as_it_is(wandb_records: list[Any]) -> None:
+    logged = [
+        {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        for record in wandb_records
+    ]
+    (found,) = [history for history in logged if "traceml/diagnosis" in history]
+    assert found["traceml/diagnosis"] == "INPUT_BOUND"
+    assert found["traceml/step_ms"] == SUMMARY.step_time.step_ms
 
 
 @pytest.mark.filterwarnings("default")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
 
 from traceml_ai.cli.attach import add_dashboard_options
@@ -23,6 +24,7 @@ from traceml_ai.launch.command import Torchrun, split
 from traceml_ai.launch.life import Request
 from traceml_ai.launch.life import run as run_request
 from traceml_ai.launch.outlets import Wanted, check
+from traceml_ai.schema import env
 
 MODES = ("auto", "summary", "cli", "dashboard")
 _TORCHRUN = {
@@ -108,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if args.mode == "dashboard" and not args.disable_traceml:
         _check_dashboard(args.dashboard_port)
     wanted = Wanted(args.html_report, not args.no_keep_steps, args.otlp, args.prometheus)
-    if not args.disable_traceml:
+    if not (args.disable_traceml or env.is_disabled(os.environ.get(env.DISABLED))):
         check(wanted)
     names = [option[2:].replace("-", "_") for option in _TORCHRUN]
     return run_request(
