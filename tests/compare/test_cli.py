@@ -6,12 +6,14 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from compare.sides import PHASES, make_run, step_time
 from traceml_ai.cli.main import main
+from traceml_ai.cli.runs import STATUSES
+from traceml_ai.schema.run import Status
 from traceml_ai.schema.summary import StepTimeSection, Summary, encode
 from traceml_ai.spool.runfolder import SUMMARY_FILE
 
@@ -283,5 +285,29 @@ def test_a_log_folder_that_is_not_there_is_one_line(put: Put, capfd: Out) -> Non
     assert "can't read the log folder none" in capfd.readouterr().err
 
 
-def test_a_number_of_runs_is_above_zero(put: Put, capfd: Out) -> None:
-    assert "0 is no number of runs above 0" in error(capfd, "runs", "--last", "0")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--last", "0"], "0 is no number of runs above 0"),
+        (["--last", "x"], "invalid whole number value: 'x'"),
+        (["--since", "yesterday"], "yesterday is no date: 2030-01-31"),
+        (["--verdict", "slow"], "slow is no finding: INPUT_BOUND is one"),
+        (["--status", "dead"], "invalid choice: 'dead'"),
+    ],
+)
+def test_a_filter_that_can_not_be_is_one_line(put: Put, capfd: Out, words: list[str], said: str) -> None:
+    assert said in error(capfd, "runs", *words)
+
+
+@pytest.mark.parametrize(
+    ("since", "left"),
+    [("2030-01-09T00:00+00:00", 2), ("2030-01-09T02:00+02:00", 2), ("2030-01-09T00:00:01+00:00", 1)],
+)
+def test_a_date_is_taken_with_its_offset(put: Put, capfd: Out, since: str, left: int) -> None:
+    put_past(put)
+    assert main(["runs", "--since", since, "--json"]) == 0
+    assert len(json.loads(capfd.readouterr().out)["runs"]) == left
+
+
+def test_every_status_can_be_filtered_by() -> None:
+    assert set(STATUSES) == {*get_args(Status), "unknown"}

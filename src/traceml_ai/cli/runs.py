@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceml_ai.index.listing import Filter
+
+STATUSES = ("running", "completed", "failed", "interrupted", "terminated", "killed", "unknown")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +29,12 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--logs-dir", type=Path, default=Path("logs"), metavar="DIR", help="the log folder (logs)"
     )
-    parser.add_argument("--status", help="only runs that ended so: completed, failed, interrupted, ...")
     parser.add_argument(
-        "--verdict", metavar="KIND", type=str.upper, help="only runs with this primary finding"
+        "--status", choices=STATUSES, help="only runs that ended so (unknown: no summary yet)"
     )
-    parser.add_argument(
-        "--since", metavar="DATE", help="only runs started at this date and time (UTC) or later"
-    )
+    parser.add_argument("--verdict", metavar="KIND", type=_kind, help="only runs with this primary finding")
+    parser.add_argument("--since", metavar="DATE", type=_moment, help="only runs started then or later: "
+                        "2030-01-31 or 2030-01-31T18:00, local time unless it says otherwise")  # fmt: skip
     parser.add_argument("--last", type=count, metavar="N", help="only the last N")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -64,6 +66,27 @@ def wanted(args: argparse.Namespace, script: str | None) -> Filter:
     from traceml_ai.index.listing import Filter
 
     return Filter(script, args.status, args.verdict, args.since, args.last)
+
+
+def _kind(text: str) -> str:
+    from traceml_ai.schema import summary
+
+    kinds = {*summary.STEP_TIME_KINDS, *summary.OVER_THE_RUN_KINDS, *summary.STEP_MEMORY_KINDS,
+             *summary.PROCESS_KINDS, *summary.SYSTEM_KINDS}  # fmt: skip
+    if text.upper() not in kinds:
+        raise argparse.ArgumentTypeError(
+            f"{text} is no finding: INPUT_BOUND is one, the page Findings has all"
+        )
+    return text.upper()
+
+
+def _moment(text: str) -> str:
+    """Return a date and time as summaries hold it: ISO 8601, UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no date: 2030-01-31, or 2030-01-31T18:00") from None
+    return found.astimezone(timezone.utc).isoformat()
 
 
 def count(text: str) -> int:
