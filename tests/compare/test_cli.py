@@ -189,6 +189,14 @@ def test_runs_without_a_step_are_one_line(put: Put, capfd: Out) -> None:
     )
 
 
+@pytest.mark.parametrize("again", ["base", "logs/base", f"logs/base/{SUMMARY_FILE}"])
+def test_a_run_named_twice_on_a_side_is_refused(put: Put, capfd: Out, again: str) -> None:
+    put("base")
+    put("new")
+    said = error(capfd, "compare", "--a", "base", "--a", again, "--b", "new")
+    assert said == f"traceml: base and {again} are the same run: name each run of a side once\n"
+
+
 def test_a_folder_that_is_none_of_a_run_is_one_line(put: Put, capfd: Out) -> None:
     put("base")
     Path("other").mkdir()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from traceml_ai.errors import TraceMLError, UsageError
+from traceml_ai.spool.runfolder import SUMMARY_FILE
 
 if TYPE_CHECKING:
     from traceml_ai.compare.comparison import Given, Past
@@ -117,6 +118,7 @@ def _read(args: argparse.Namespace) -> _Sides:
     found = []
     for side in (args.a, args.b):
         paths = [find_run(word, logs) for word in side]
+        _refuse_twice(side, paths)
         found.append([Given(str(path), find_summary(path)) for path in paths])
     bad = [path for side in found for path in empty(side)]
     if bad:
@@ -125,6 +127,16 @@ def _read(args: argparse.Namespace) -> _Sides:
             f"{which}: no steady step was measured, nothing to compare (traceml view says why)"
         )
     return _Sides(*found)
+
+
+def _refuse_twice(words: list[str], paths: list[Path]) -> None:
+    """Refuse a run that is named twice on a side: it would look like two runs without noise between them."""
+    seen: dict[Path, str] = {}
+    for word, path in zip(words, paths, strict=True):
+        folder = (path if path.is_dir() or path.name != SUMMARY_FILE else path.parent).resolve()
+        if folder in seen:
+            raise UsageError(f"{seen[folder]} and {word} are the same run: name each run of a side once")
+        seen[folder] = word
 
 
 def _past(args: argparse.Namespace, sides: _Sides) -> Past | None:
