@@ -10,8 +10,8 @@ import numpy as np
 
 from traceml_ai.compare.history import levels
 
-# Without anything to learn from, a run's mean step time is taken to vary by 2 % (standard deviation):
-# the upper end of what unchanged training scripts show on machines that do nothing else.
+# Without anything to learn from, a run's mean step time is taken to vary by 2 % (standard deviation): an
+# assumption on the safe side for a machine with nothing else on it. A busy one is worse, and can be learnt.
 ASSUMED_PCT = 2.0
 # An assumption counts like an estimate with this many degrees of freedom.
 ASSUMED_DOF = 8

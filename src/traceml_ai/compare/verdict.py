@@ -23,6 +23,7 @@ NEGLIGIBLE_PCT = 1.0
 MOST_RUNS = 50
 MOST_TIMES_AS_LONG = 100
 
+# With fewer runs a side their own noise is not enough to judge by.
 _FEWEST_RUNS = 3
 _LONGER = (2, 4, 8, 16, 32, 64)
 
@@ -57,7 +58,8 @@ class Wanted(NamedTuple):
     together: bool = False
 
 
-_MOST_LOG = 50.0  # an interval that wide says nothing, and exp() of more overflows
+# An interval of logarithms as wide as this says nothing, and exp() of more would overflow.
+_MOST_LOG = 50.0
 
 
 def t_value(dof: float, tests: int = 1) -> float:
