@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "ranks"))
 
-from ranks.cases import CASES, Case, run
+from cases import CASES, Case, run
 
 
 def attempt(case: Case) -> list[str]:

@@ -13,6 +13,8 @@ Three places are timed, in a process group of more than one rank and from the se
   backward begins, runs right before it: there this rank's own gradients are complete.
 * ``DistributedDataParallel._sync_buffers``: the broadcast of buffers before a forward.
 
+With an accelerator collectives run beside the host, which hardly stands there at all: nothing is timed.
+
 No collective of ours, no communication hook (a job can have only one, and it would change how
 gradients are scaled), nothing on a parameter or a module.
 """
@@ -20,6 +22,7 @@ gradients are scaled), nothing on a parameter or a module.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -198,7 +201,7 @@ class CommProbe:
 
 
 def is_distributed(torch: Any) -> bool:
-    """Whether this process is one of several ranks."""
+    """Whether this process is one of several ranks. Never before the process group is up."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return False
@@ -255,7 +258,7 @@ def timed_engine(
 
     @functools.wraps(inner)
     def _engine_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != st.ident or standing.in_engine:
+        if get_ident() != st.ident or standing.in_engine or _is_compiled():
             return inner(outputs, *args, **kwargs)
         handle = _before_first_node(outputs, begins)
         standing.in_engine = True
@@ -270,6 +273,12 @@ def timed_engine(
                 _book_end(standing)
 
     return _engine_run_backward
+
+
+def _is_compiled() -> bool:
+    """Whether backwards are compiled: hooks would become part of what is compiled."""
+    compiler = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiler, "compiled_autograd_enabled", False))
 
 
 def _before_first_node(outputs: Any, call: Callable[..., None]) -> Any:

@@ -351,12 +351,16 @@ class Session:
         """Measure what this rank waits for the others, once it is known to be one of several."""
         if self.comm is not None:
             self.comm.attach_log()
-        elif self.st.ident != -1 and not self._no_comm and is_distributed(self.torch):
+        elif self._may_stand() and is_distributed(self.torch):
             try:
                 self.comm = CommProbe(self.torch, self.st, self.patches, get_ident)
             except Exception as error:  # noqa: BLE001 - another torch, say: the rest is measured
                 self._no_comm = True
                 self.warn("collectives", f"waiting for other ranks is not measured ({_name(error)})")
+
+    def _may_stand(self) -> bool:
+        """Whether the host is what waits at collectives, and we may still measure it."""
+        return self.st.ident != -1 and not self._no_comm and self.st.device is None
 
     def _refresh_facts(self) -> None:
         values = self.facts.values
