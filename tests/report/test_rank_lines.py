@@ -14,8 +14,8 @@ from traceml_ai.report.ranks import rank_lines
 from traceml_ai.schema.summary import AcrossRanks, RankRow, Spread, Summary
 
 
-def job(ranks: int, slow: int, **facts: str) -> Summary:
-    return simulate(ranks, 60, forward=late(ranks, 60, slow, 50.0, 3.0)).summary(**facts)
+def job(ranks: int, slow: int) -> Summary:
+    return simulate(ranks, 60, forward=late(ranks, 60, slow, 50.0, 3.0)).summary()
 
 
 def lines_of(summary: Summary, most: int = 4) -> list[str]:
