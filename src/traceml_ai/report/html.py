@@ -10,6 +10,7 @@ from traceml_ai.errors import UsageError
 from traceml_ai.report import facts
 from traceml_ai.report.card import ending_of, seen_steps, worth_of
 from traceml_ai.report.html_facts import groups_of
+from traceml_ai.report.ranks import slowdown_line
 from traceml_ai.report.text import NOT_AVAILABLE, number
 from traceml_ai.report.words import KIND_WORDS, QUIET_KINDS
 from traceml_ai.schema.summary import EvidenceValue, Finding, Summary
@@ -25,8 +26,15 @@ _SECTIONS = (
     ("run", "The run", ("run_time", "between_steps")),
     ("resources", "Processors and memory", ("processors", "memory", "device_memory", "host")),
 )
+
+
+def _ranks_line(summary: Summary) -> str | None:
+    across = summary.step_time.across_ranks
+    return None if across is None else slowdown_line(across).strip()
+
+
 _LINES = {
-    "step": (facts.residual_line, facts.coverage_line, facts.cost_line),
+    "step": (*facts.OPTIONAL, _ranks_line, facts.cost_line),
     "run": (facts.run_line, facts.rate_line),
     "resources": (facts.memory_line,),
 }

@@ -36,6 +36,7 @@ def _run(summary: Summary) -> Group:
             ("Steps not finished", f"{run.aborted_steps:,}"),
             ("Processes", _count(run.world_size)),
             ("Nodes", _count(run.nodes)),
+            *_ifs({"Attempts": run.attempts, "Ended by": run.ended_by}),
         ],
     )
 
@@ -100,6 +101,11 @@ def _host(summary: Summary) -> Group:
 
 def _versions(summary: Summary) -> Group:
     return Group("Versions", list(summary.run.versions.items()) or [("traceml", summary.traceml_version)])
+
+
+def _ifs(facts: dict[str, int | str | None]) -> list[tuple[str, str]]:
+    """Return facts that only some runs have."""
+    return [(label, str(fact)) for label, fact in facts.items() if fact is not None]
 
 
 def _word(text: str | None) -> str:

@@ -30,7 +30,7 @@ def rank_lines(summary: Summary, width: int, most: int, *, ascii_only: bool) -> 
     lines = [pad(title, room) + "".join(head.rjust(_NUMBER) for head in _HEADS)]
     several = len({row.node for row in summary.step_time.ranks}) > 1
     lines += [_line(row, room, _note(row, across, several=several), ascii_only=ascii_only) for row in shown]
-    return [*lines, fit(_slowdown(across), width)]
+    return [*lines, fit(slowdown_line(across), width)]
 
 
 def _shown(rows: list[RankRow], most: int) -> list[RankRow]:
@@ -68,7 +68,8 @@ def _line(row: RankRow, room: int, note: str, *, ascii_only: bool) -> str:
     )
 
 
-def _slowdown(across: AcrossRanks) -> str:
+def slowdown_line(across: AcrossRanks) -> str:
+    """Say what it costs the job that its ranks differ."""
     ratio = across.slowdown_ratio
     if ratio is None:
         return "  Uneven ranks: n/a"

@@ -15,9 +15,22 @@ from traceml_ai.report.charts.step import phase_word
 from traceml_ai.report.text import number
 from traceml_ai.schema.summary import RankRow, Summary
 
-_PHASES = ("step", "input_wait", "h2d", "forward", "backward", "optimizer", "residual", "between_steps")
+_PHASES = (
+    "step",
+    "input_wait",
+    "h2d",
+    "forward",
+    "backward",
+    "optimizer",
+    "residual",
+    "between_steps",
+    "work",
+    "wait",
+    "transfer",
+)
+_WORDS = {"step": "step time", "work": "own work", "wait": "waiting", "transfer": "collectives"}
 _MOST_NUMBERS = 16  # ranks: beyond, a cell is too low for a number
-_PALETTE = [*Blues[256][:226], *["#ffffff"] * 13, *reversed(Oranges[256][:226])]  # as the median is white
+_PALETTE = [*Blues[256][135:226], *["#ffffff"] * 7, *reversed(Oranges[256][135:226])]  # as the median is white
 _SCALE_PCT = 25.0  # of the step: a rank so much slower gets the strongest colour
 
 
@@ -68,7 +81,7 @@ def _cells(rows: list[RankRow], phase: str, column: int) -> list[dict[str, Any]]
 
 
 def _word(phase: str) -> str:
-    return "step time" if phase == "step" else phase_word(phase)
+    return _WORDS.get(phase) or phase_word(phase)
 
 
 def _figure(summary: Summary, view: View, sources: Sources) -> Figure:
@@ -96,10 +109,21 @@ def _figure(summary: Summary, view: View, sources: Sources) -> Figure:
 def _table(summary: Summary) -> Table:
     rows = _rows(summary)
     phases = _phases(rows)
+    notes = [_note(row) for row in rows]
+    more = ["remarks"] if any(notes) else []
     return Table(
-        ["rank", *(f"{_word(phase)}, ms" for phase in phases)],
-        [[_name(row), *(number(_ms(row, phase)) for phase in phases)] for row in rows],
+        ["rank", *(f"{_word(phase)}, ms" for phase in phases), *more],
+        [
+            [_name(row), *(number(_ms(row, phase)) for phase in phases), *([note] if more else [])]
+            for row, note in zip(rows, notes, strict=True)
+        ],
     )
+
+
+def _note(row: RankRow) -> str:
+    node = f"on {row.node}" if row.node else ""
+    left_out = f"not compared: {row.left_out}" if row.left_out else ""
+    return "; ".join(part for part in (node, left_out, row.ended or "") if part)
 
 
 RANKS = Kind(
