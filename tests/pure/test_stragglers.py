@@ -10,6 +10,7 @@ import pytest
 from ranks_sim import ORDINARY_MS, Job, in_turn, late, now_and_then, simulate
 from traceml_ai.analyze.ranks import align
 from traceml_ai.analyze.stragglers import Straggling, find_straggling, scores, typical, what_if
+from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX
 from traceml_ai.schema.summary import Finding, Summary
 
 STRAGGLERS = {"INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "H2D_STRAGGLER", "STRAGGLER"}
@@ -309,3 +310,24 @@ def test_on_a_busy_host_ranks_late_in_turn_are_no_news_unless_they_are_late_by_m
 
 def test_a_rank_that_is_always_late_is_named_on_a_busy_host_too() -> None:
     assert named(delayed(2, 60, "forward", 1, 8.0).summary(host_cpu_pct=97.0))
+
+
+def alone(job: Job) -> Job:
+    """The same ranks without a collective: nobody waits."""
+    records = job.records.copy()
+    stood = records[:, :, INDEX["comm_ns"]].copy()
+    records[:, :, INDEX["comm_ns"]] = 1
+    records[:, :, INDEX["backward_ns"]] -= stood - 1
+    records[:, :, INDEX["close_ns"]] = records[:, :, INDEX["begin_ns"]] + sum(
+        records[:, :, INDEX[name]] for name in EXCLUSIVE_COLUMNS
+    )
+    return Job(records)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [late(2, 600, 1, 50.0, 3.0), now_and_then(2, 600, 1, 100, 150.0, 3.0), in_turn(2, 600, 30.0, 3.0)],
+    ids=["steady", "one-off", "rotating"],
+)
+def test_a_slow_rank_that_nobody_waits_for_is_no_straggler(forward: Any) -> None:
+    assert straggling(alone(simulate(2, 600, forward=forward))) is None

@@ -41,6 +41,9 @@ _LUCK = 0.05
 # busy machine makes of the slowest of several ranks (two balanced ranks on two shared processors: up to
 # a fifth).
 _ROTATING_PART, _ROTATING_NS = 0.25, 3e6
+# Nobody waits for a rank in a job whose ranks have nothing to do with one another: what the others stand at
+# collectives must be a good part of the delay.
+_WAITED = 0.5
 # A phase is named when it holds most of the delay.
 _NAMED = 0.5
 # The study's "slowest workers": three in a hundred.
@@ -163,6 +166,9 @@ def _rotating(lockstep: Lockstep) -> Straggling | None:
     step = float(lockstep.mean(work.max(axis=0)))
     if float(np.median(late_by)) < max(_ROTATING_NS, _ROTATING_PART * step):
         return None
+    others = 1 - 1 / len(work)
+    if float(lockstep.mean(lockstep.wait_ns).mean()) < _WAITED * others * float(lockstep.mean(late_by)):
+        return None
     last = work.argmax(axis=0)
     own = np.take_along_axis(lockstep.own_ns, last[None, :, None], axis=0)[0]  # (units, phases)
     by_phase = _by_phase(lockstep.mean((own - typical(lockstep.own_ns)).T))
@@ -186,21 +192,23 @@ def _luck(odd: int, hits: int, ranks: int) -> float:
     return min(1.0, ranks * tail)
 
 
-def _named(persistence: Persistence, lockstep: Lockstep, late: Mask, when: Mask) -> Straggling:
-    """Describe the delay of the ranks that are ``late`` in the units ``when`` they are."""
+def _named(persistence: Persistence, lockstep: Lockstep, late: Mask, when: Mask) -> Straggling | None:
+    """Describe the delay of the ranks that are ``late`` in the units ``when``; the others must wait."""
     work, weights = lockstep.work_ns, lockstep.steps[when]
     norm = typical(work)
     others = np.where(late[:, None], np.minimum(work, norm), work)
     own = np.average(lockstep.own_ns[late][:, when].mean(axis=0), axis=0, weights=weights)
     usual = typical(np.average(lockstep.own_ns[:, when], axis=1, weights=weights))
     by_phase = _by_phase(own - usual)
-    delay = (work[late].mean(axis=0) - norm)[when]
+    delay = float(np.average((work[late].mean(axis=0) - norm)[when], weights=weights))
+    if float(np.average(lockstep.wait_ns[~late][:, when].mean(axis=0), weights=weights)) < _WAITED * delay:
+        return None
     return Straggling(
         persistence=persistence,
         culprits=[int(rank) for rank in np.flatnonzero(late)],
         victims=_victims(lockstep, late, when),
         phase=_largest(by_phase),
-        excess_ns=float(np.average(delay, weights=weights)),
+        excess_ns=delay,
         by_phase_ns=by_phase,
         step_ns=float(lockstep.mean(work.max(axis=0))),
         without_ns=float(lockstep.mean(others.max(axis=0))),
