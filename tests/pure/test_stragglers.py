@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes import FIRST_BEGIN_NS
 from ranks_sim import ORDINARY_MS, Job, in_turn, late, now_and_then, simulate
 from traceml_ai.analyze.ranks import align
 from traceml_ai.analyze.stragglers import Straggling, find_straggling, scores, typical, what_if
-from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX
+from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX, pack_comm_split
 from traceml_ai.schema.summary import Finding, Summary
 
 STRAGGLERS = {"INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "H2D_STRAGGLER", "STRAGGLER"}
@@ -318,9 +319,9 @@ def alone(job: Job) -> Job:
     stood = records[:, :, INDEX["comm_ns"]].copy()
     records[:, :, INDEX["comm_ns"]] = 1
     records[:, :, INDEX["backward_ns"]] -= stood - 1
-    records[:, :, INDEX["close_ns"]] = records[:, :, INDEX["begin_ns"]] + sum(
-        records[:, :, INDEX[name]] for name in EXCLUSIVE_COLUMNS
-    )
+    lengths = sum(records[:, :, INDEX[name]] for name in EXCLUSIVE_COLUMNS)
+    records[:, :, INDEX["close_ns"]] = FIRST_BEGIN_NS + np.cumsum(lengths, axis=1)
+    records[:, :, INDEX["begin_ns"]] = records[:, :, INDEX["close_ns"]] - lengths
     return Job(records)
 
 
@@ -331,3 +332,21 @@ def alone(job: Job) -> Job:
 )
 def test_a_slow_rank_that_nobody_waits_for_is_no_straggler(forward: Any) -> None:
     assert straggling(alone(simulate(2, 600, forward=forward))) is None
+
+
+def test_where_one_rank_loads_for_all_the_input_is_slow_and_no_rank_is_late() -> None:
+    job = simulate(2, 60, input_wait=late(2, 60, 0, 50.0, 0.3))
+    records = job.records.copy()
+    # The other waits for the batch in its own input, and hardly at the gradients.
+    stood = records[1, :, INDEX["comm_ns"]].copy()
+    records[1, :, INDEX["backward_ns"]] -= stood - 500_000
+    records[1, :, INDEX["input_wait_ns"]] += stood - 500_000
+    for step in range(60):
+        total = int(stood[step])
+        records[1, step, INDEX["comm_split"]] = pack_comm_split([total - 500_000, 0, 500_000, 0, 0, 0], total)
+    summary = Job(records).summary()
+    assert summary.diagnosis.kind == "INPUT_BOUND"
+    assert summary.diagnosis.severity == "critical"
+    assert summary.diagnosis.evidence["source_ranks"] == [0]
+    assert "rank r0 fetches for the others" in summary.diagnosis.why
+    assert named(summary) == []

@@ -149,7 +149,7 @@ def _unexplained(signals: Signals, general: Finding, specific: list[Finding]) ->
 
 def _at_collectives(signals: Signals, phase: str | None) -> float:
     """Return how many of a phase's seconds are standing at collectives: no work of that phase."""
-    if signals.ranks is None or phase is None:
+    if signals.ranks is None or phase is None or (phase == "input_wait" and signals.ranks.sources):
         return 0.0
     return signals.ranks.stood_by_phase_ns.get(phase, 0.0) * signals.steady_steps / 1e9
 

@@ -103,6 +103,14 @@ class RankFacts(NamedTuple):
     stood_by_phase_ns: dict[str, float]  # `stood_ns` by phase; empty without `measured`
 
     @property
+    def sources(self) -> list[int]:
+        """Positions of ranks that fetch for the others, which wait for the batches in their own input."""
+        straggling, stood = self.straggling, self.stood_by_phase_ns.get("input_wait", 0.0)
+        if straggling is None or straggling.phase != "input_wait" or 2 * stood < (self.stood_ns or 0.0):
+            return []
+        return straggling.culprits if stood else []
+
+    @property
     def is_comm_bound(self) -> bool:
         """Whether transferring takes so much of the step that computing is no longer most of it."""
         return (self.transfer_ns or 0.0) >= COMM_BOUND_SHARE * self.step_ns

@@ -37,6 +37,8 @@ def found(signals: Signals, phases: Sequence[str | None]) -> bool:
     if ranks is None or ranks.straggling is None or signals.judgeable is None:
         return False
     straggling = ranks.straggling
+    if ranks.sources:
+        return False  # it is nobody's delay, but how this job gets its input
     if not straggling.culprits and _is_noise(signals, straggling):
         return False
     named = straggling.phase if straggling.culprits else None

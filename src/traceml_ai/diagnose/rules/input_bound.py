@@ -37,7 +37,7 @@ def finding(signals: Signals) -> Finding:
         section="step_time",
         scope=Scope(phase="input_wait"),
         why=f"Waiting for batches takes {words.percent(share)} of step time "
-        f"({words.ms(wait)} of {words.ms(breakdown.step_ns)}).",
+        f"({words.ms(wait)} of {words.ms(breakdown.step_ns)}){_sources(signals)}.",
         next=_next(signals, plan),
         evidence=_evidence(signals, wait, share),
         estimate=_estimate(signals, plan, wait),
@@ -49,6 +49,7 @@ def finding(signals: Signals) -> Finding:
 
 def _evidence(signals: Signals, wait: float, share: float) -> dict[str, EvidenceValue]:
     assert signals.breakdown is not None
+    ranks = signals.ranks
     return {
         "input_wait_ms": wait / 1e6,
         "share_pct": 100 * share,
@@ -56,7 +57,15 @@ def _evidence(signals: Signals, wait: float, share: float) -> dict[str, Evidence
         "num_workers": signals.workers,
         "usable_cpus": signals.usable_cpus,
         "producing": workers.producing(signals),
+        **({"source_ranks": [ranks.ranks[i] for i in ranks.sources]} if ranks and ranks.sources else {}),
     }
+
+
+def _sources(signals: Signals) -> str:
+    ranks = signals.ranks
+    if ranks is None or not ranks.sources:
+        return ""
+    return f"; {ranks.name(ranks.sources[0])} fetches for the others, which wait for it"
 
 
 def _estimate(signals: Signals, plan: workers.Plan | None, wait: float) -> Estimate | None:
