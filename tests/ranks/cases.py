@@ -49,7 +49,7 @@ CASES = [
     Case("in turn", "--late forward --in-turn", OTHER, None, "forward", "rotating"),
     Case(
         "one step in fifty",
-        "--late forward --every 50 --steps 300 --ms 200",
+        "--late forward --every 50 --steps 400 --ms 200",
         COMPUTE,
         [1],
         "forward",
