@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from traceml_ai.launch.place import Place, filesystem_of, is_network, judge, make_spool
+from traceml_ai.spool.place import Place, filesystem_of, is_network, judge, make_spool
 
 MOUNTS = """\
 22 1 0:20 / / rw - ext4 /dev/sda rw

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from traceml_ai.errors import UsageError
-from traceml_ai.launch.recording import Plan, Recording, open_recording
+from traceml_ai.spool.recording import Plan, Recording, open_recording
 from traceml_ai.spool.runfolder import read_manifest
 
 

@@ -131,7 +131,7 @@ def _machine(environ: Mapping[str, str]) -> list[Check]:
 
 
 def _spool() -> Check:
-    from traceml_ai.launch.place import candidates, judge
+    from traceml_ai.spool.place import candidates, judge
 
     places = [judge(folder) for folder in candidates(Path.cwd())]
     good = next((place for place in places if place.refused is None), None)

@@ -9,11 +9,11 @@ from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.rebuild import rebuild
 from traceml_ai.collect.tail import Tail
 from traceml_ai.errors import TraceMLError
-from traceml_ai.launch.place import SPOOL_PREFIX
-from traceml_ai.launch.recording import remove
 from traceml_ai.report.card import render_card
 from traceml_ai.schema.summary import Summary, decode, encode
 from traceml_ai.spool.atomic import write_atomic
+from traceml_ai.spool.place import SPOOL_PREFIX
+from traceml_ai.spool.recording import remove
 from traceml_ai.spool.runfolder import (
     MANIFEST_FILE,
     SUMMARY_FILE,

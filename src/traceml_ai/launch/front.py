@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from traceml_ai.launch.child import Child
-from traceml_ai.launch.recording import Recording
+from traceml_ai.spool.recording import Recording
 
 if TYPE_CHECKING:
     from traceml_ai.launch.hosted import Terminal

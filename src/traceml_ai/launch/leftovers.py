@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from traceml_ai.launch.place import SPOOL_PREFIX
-from traceml_ai.launch.recording import remove
+from traceml_ai.spool.place import SPOOL_PREFIX
+from traceml_ai.spool.recording import remove
 
 KEEP_S = 3 * 24 * 3600.0
 """How long a dead run's step log stays for ``traceml view``."""

@@ -20,10 +20,10 @@ from traceml_ai.launch.environment import child_environment
 from traceml_ai.launch.front import Program, start, terminal_for_view
 from traceml_ai.launch.outcome import Outcome, end_like
 from traceml_ai.launch.outlets import Outlets, Wanted
-from traceml_ai.launch.recording import Plan, Recording, open_recording, remove, temporary_folder
 from traceml_ai.launch.say import occupy_standard_descriptors, say
 from traceml_ai.launch.signals import Relay
 from traceml_ai.schema import env
+from traceml_ai.spool.recording import Plan, Recording, open_recording, remove, temporary_folder
 
 if TYPE_CHECKING:
     from traceml_ai.collect.collector import Collector
@@ -151,8 +151,8 @@ def _start_collector(request: Request, recording: Recording, notes: Notes) -> Wa
     from traceml_ai.collect.collector import Collector
     from traceml_ai.collect.publish import Publisher
     from traceml_ai.launch.leftovers import clean_leftovers
-    from traceml_ai.launch.place import candidates
     from traceml_ai.live.rounds import Rounds
+    from traceml_ai.spool.place import candidates
 
     publisher = Publisher(recording.folder, lambda: _elsewhere(recording.manifest.name), notes)
     collector = Collector(recording.manifest, publisher, notes)

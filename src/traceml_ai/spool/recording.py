@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import traceml_ai
 from traceml_ai.errors import UsageError
-from traceml_ai.launch.place import candidates, make_spool
+from traceml_ai.spool.place import candidates, make_spool
 from traceml_ai.spool.runfolder import (
     Manifest,
     birth_of,
