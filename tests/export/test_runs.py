@@ -51,7 +51,7 @@ def export(folder: Path, *words: str) -> Ended:
 def test_a_run_keeps_its_steps_for_every_format(tmp_path: Path) -> None:
     training(tmp_path)
     assert traced(["--run-name", "base", "train.py"], tmp_path).returncode == 0
-    ended = export(tmp_path, "logs/base", "--csv", "s.csv", "--parquet", "s.parquet", "--perfetto", "t.json")
+    ended = export(tmp_path, "base", "--csv", "s.csv", "--parquet", "s.parquet", "--perfetto", "t.json")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == [f"{name}: all 60 steps" for name in ("s.parquet", "s.csv", "t.json")]
     with (tmp_path / "s.csv").open(newline="") as file:
@@ -94,8 +94,8 @@ def test_a_run_whose_collector_was_killed_keeps_its_steps_once_it_is_looked_at(t
     ("words", "says"),
     [
         (["logs/base"], "nothing to write"),
-        (["nowhere", "--csv", "s.csv"], "is no run folder"),
-        (["train.py", "--csv", "s.csv"], "is no run folder"),
+        (["nowhere", "--csv", "s.csv"], "there is no run nowhere"),
+        ([".", "--csv", "s.csv"], "is no run folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], says: str) -> None:

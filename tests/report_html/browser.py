@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 CHROMIUM = next(
     (p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None
 )

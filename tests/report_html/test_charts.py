@@ -194,7 +194,7 @@ def test_two_phases_that_read_alike_stay_two() -> None:
 # --- any run -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_summary)
 def test_any_summary_can_be_drawn(summary: Summary) -> None:
     for drawn in draw_all(summary):

@@ -213,7 +213,7 @@ def test_a_page_without_steps_is_a_page() -> None:
     assert not page.all("figure")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_summary)
 def test_any_summary_makes_a_page_of_closed_elements(summary: Summary) -> None:
     html = render_html(summary)

@@ -1,7 +1,7 @@
 """Write the kept steps of a run for other tools.
 
   traceml export logs/base --parquet steps.parquet     pandas, polars, DuckDB
-  traceml export logs/base --csv steps.csv             anything
+  traceml export base --csv steps.csv                  anything (a run name under --logs-dir)
   traceml export logs/base --perfetto trace.json       ui.perfetto.dev, chrome://tracing
 
 A run keeps its first steps, its most recent ones and its slowest: all of them up to 8,192 a rank.
@@ -23,7 +23,9 @@ FORMATS = ("parquet", "csv", "perfetto")
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``traceml export``."""
-    parser.add_argument("run", type=Path, help="a run folder")
+    parser.add_argument("run", help="a run folder, its summary file, or a run name under --logs-dir")
+    parser.add_argument("--logs-dir", type=Path, default="logs", metavar="DIR", help="where run names are "
+                        "looked up (logs)")  # fmt: skip
     parser.add_argument("--parquet", type=Path, metavar="OUT", help="a row a step, as Parquet")
     parser.add_argument("--csv", type=Path, metavar="OUT", help="a row a step, as CSV")
     parser.add_argument("--perfetto", type=Path, metavar="OUT", help="a trace; OUT may end with .json.gz")
@@ -39,15 +41,16 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def run(args: argparse.Namespace) -> int:
     """Write what was asked for."""
+    from traceml_ai.cli.lookup import find_run
     from traceml_ai.cli.summaries import find_summary
     from traceml_ai.export.perfetto import write_perfetto
     from traceml_ai.export.steps import STEPS_FILE, read_steps
     from traceml_ai.export.table import write_csv, write_parquet
 
-    if not args.run.is_dir():
-        raise UsageError(f"{args.run} is no run folder: the steps of a run are in it, as {STEPS_FILE}")
-    summary = find_summary(args.run)
-    steps = read_steps(args.run / STEPS_FILE)
+    found = find_run(args.run, args.logs_dir)
+    folder = found if found.is_dir() else found.parent
+    summary = find_summary(found)
+    steps = read_steps(folder / STEPS_FILE)
     if args.parquet:
         write_parquet(steps, args.parquet)
     if args.csv:
