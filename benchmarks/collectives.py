@@ -27,20 +27,20 @@ def added_us(rounds: int) -> tuple[float, float]:
     """Return the median of a plain backward and of what the probe adds to it."""
     torch.set_num_threads(1)
     state = StepState(ident=get_ident(), open_log=lambda: None, grad_enabled=torch.is_grad_enabled)
-    plain = torch.autograd._engine_run_backward
-    queue = torch.autograd.Variable._execution_engine.queue_callback
+    plain = torch.autograd._engine_run_backward  # noqa: SLF001
+    queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001
     wrapped = timed_engine(Standing(state), plain, queue, get_ident)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
     x = torch.randn(8, 64)
     took: dict[bool, list[int]] = {False: [], True: []}
     for _ in range(rounds):
         for ours in (False, True):
-            torch.autograd._engine_run_backward = wrapped if ours else plain
+            torch.autograd._engine_run_backward = wrapped if ours else plain  # noqa: SLF001
             loss = model(x).sum()
             begin = perf_counter_ns()
             loss.backward()
             took[ours].append(perf_counter_ns() - begin)
-    torch.autograd._engine_run_backward = plain
+    torch.autograd._engine_run_backward = plain  # noqa: SLF001
     base = statistics.median(took[False])
     return base / 1e3, (statistics.median(took[True]) - base) / 1e3
 
