@@ -24,7 +24,9 @@ from traceml_ai.probe.columns import (
     FETCHED,
     FORWARD,
     H2D,
+    IDLE,
     OPTIMIZER,
+    SAMPLES,
     USER_0,
 )
 from traceml_ai.probe.compilers import hide_from_compilers
@@ -340,6 +342,32 @@ def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
         )
         return iterable
     return _TimedIterable(iterable)
+
+
+def count_samples(count: int, *, again: bool) -> bool | None:
+    """Count samples for the run whose own batches don't show how many they hold.
+
+    Args:
+        count: How many.
+        again: Whether earlier ones were counted like this.
+
+    Returns:
+        Whether they were counted; False when the run counts its batches itself, None when this
+        thread is not measured (yet).
+    """
+    session = sessions.current
+    st = _active(session)
+    if session is None or st is None or st.log is None:
+        return None
+    try:
+        if st.stage >= IDLE:
+            st.settle()
+        if not again and (st.acc[SAMPLES] or st.newest()[SAMPLES]):
+            return False
+        st.acc[SAMPLES] += count
+    except Exception as error:  # noqa: BLE001 - ours must not become the user's
+        st.fail("samples", error)
+    return True
 
 
 def final_summary() -> dict[str, Any] | None:

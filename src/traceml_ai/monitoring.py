@@ -78,6 +78,7 @@ class ThroughputMonitor:
         self._accounted = 0.0  # nested phases counted once
         self._depth = 0
         self._samples = 0
+        self._of_run: bool | None = None  # whether our samples are the run's; None: not known yet
 
     @property
     def enabled(self) -> bool:
@@ -145,8 +146,11 @@ class ThroughputMonitor:
         Args:
             count: How many; batches may be uneven.
         """
-        if self.enabled:
-            self._samples += count
+        if not self.enabled:
+            return
+        self._samples += count
+        if sessions.current is not None and self._of_run is not False:
+            self._of_run = api.count_samples(count, again=self._of_run is True)
 
     def reset(self) -> None:
         """Reset the accumulated timings, the samples and the peak memory."""

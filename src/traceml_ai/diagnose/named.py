@@ -12,7 +12,7 @@ _LISTED = 8
 
 
 def with_parts(causes: Mapping[str, float], facts: ProcessFacts) -> dict[str, float]:
-    """Return the causes of the residual with what is known of ``other`` taken out of it, by name.
+    """Return the causes of the residual with what is known of ``other`` taken out, the costliest first.
 
     Args:
         causes: Nanoseconds per steady step; ``other`` among them, or nothing at all.
@@ -24,7 +24,7 @@ def with_parts(causes: Mapping[str, float], facts: ProcessFacts) -> dict[str, fl
     other = causes.get("other", 0.0)
     if not steps or not spent or other <= 0:
         return dict(causes)
-    parts = {name: ns / steps for name, ns in spent.items() if ns > 0}
+    parts = {name: spent[name] / steps for name in _ordered(spent) if spent[name] > 0}
     known = sum(parts.values())
     scale = min(1.0, other / known) if known else 0.0
     rest = {name: value for name, value in causes.items() if name != "other"}
@@ -34,10 +34,13 @@ def with_parts(causes: Mapping[str, float], facts: ProcessFacts) -> dict[str, fl
 def handlers(facts: ProcessFacts, steps: int) -> dict[str, float]:
     """Return what each handler between steps took, in nanoseconds per step, the costliest first."""
     spent = facts.get("handlers_ns", {})
-    ordered = sorted(spent, key=lambda name: spent[name], reverse=True)
-    return {name: spent[name] / steps for name in ordered} if steps else {}
+    return {name: spent[name] / steps for name in _ordered(spent)} if steps else {}
 
 
 def costliest(per_step_ns: Mapping[str, float], steps: int) -> dict[str, float]:
     """Return the handlers that took most of the run, in seconds."""
     return {name: ns * steps / 1e9 for name, ns in [*per_step_ns.items()][:_LISTED]}
+
+
+def _ordered(spent: Mapping[str, int]) -> list[str]:
+    return sorted(spent, key=lambda name: spent[name], reverse=True)

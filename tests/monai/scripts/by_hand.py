@@ -1,6 +1,9 @@
 """Trainers with a handler by hand: what is refused, and what is measured batch by batch."""
 
+from _thread import get_ident
+
 from _kit import (
+    TRACED,
     Events,
     Net,
     On,
@@ -14,6 +17,7 @@ from _kit import (
     train,
 )
 from monai.engines import AdversarialTrainer, GanTrainer, SupervisedEvaluator
+from monai.engines.utils import default_prepare_batch
 
 from traceml_ai.integrations import monai as traceml_monai
 
@@ -218,4 +222,32 @@ def a_step_that_raises_is_aborted():
     if s:
         assert len(s.steps) == 2
         assert s.aborted == 1
+    return made.result()
+
+
+def _moves(batch, device, non_blocking, **kwargs):
+    batch["image"].to("meta"), batch["label"].to(device="meta")
+    return default_prepare_batch(batch, device, non_blocking, **kwargs)
+
+
+@case
+def transfers_of_prepare_batch_are_transfer_on_a_device():
+    own = torch.Tensor.to
+    if TRACED:
+        # What is put in place where there is an accelerator; "meta" stands in for one here.
+        from traceml_ai.probe import patches, session
+
+        torch.Tensor.to = patches.timed_to(session.current.st, own, get_ident)
+    try:
+        made = train(
+            loader(4),
+            prepare_batch=_moves,
+            handlers=[On(Events.ITERATION_COMPLETED, lambda _e: torch.ones(1).to("meta"))],
+        )
+    finally:
+        torch.Tensor.to = own
+    s = seen()
+    if s:
+        assert all(v > 0 for v in s.column("h2d_ns"))
+        assert s.parts["prepare_batch"] > 0
     return made.result()

@@ -94,8 +94,8 @@ def the_windows_of_a_group_are_added_up():
     )
     s = seen()
     if s:
-        assert within(12, s.ms("input_wait"), 24)
-        assert within(9, s.ms("forward"), 18)
+        assert min(s.ms("input_wait")) >= 12
+        assert min(s.ms("forward")) >= 9
         # What lies between the iterations of a group is between steps.
         assert s.total_ms("between_handlers") >= 5 * 5
     return made.result()
