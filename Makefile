@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .demo
 
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test check evidence bench format clean
 
 help:
 	@echo "make demo    train two real models under traceml and show what it says"
@@ -48,6 +48,10 @@ check: $(READY)
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m mkdocs build --strict
+
+# The longer proofs: every labelled script, every setting of the notebooks.
+evidence: $(READY)
+	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai --reruns 2
 
 bench: $(READY)
 	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done
