@@ -15,7 +15,7 @@ from traceml_ai.compare.comparison import Given, Past, compare, empty
 from traceml_ai.compare.gate import Gate
 from traceml_ai.compare.noise import PastRun
 from traceml_ai.compare.phases import shifts
-from traceml_ai.compare.wording import MINUS, plural, signed
+from traceml_ai.compare.wording import MINUS, bound, plural, signed
 from traceml_ai.schema.compare import Comparison, Difference, PhaseChange, Verdict, encode
 from traceml_ai.schema.series import Blocks
 from traceml_ai.schema.summary import (
@@ -577,6 +577,13 @@ def test_the_settings_of_the_summary_that_count_are_those_of_the_issue() -> None
 )
 def test_numbers_have_a_sign_unless_they_round_to_zero(value: float, text: str) -> None:
     assert signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("pct", "text"), [(999.94, "+999.9"), (8e10, "+1,000 or more"), (-3.0, f"{MINUS}3.0")]
+)
+def test_a_bound_beyond_a_tenfold_change_is_no_figure(pct: float, text: str) -> None:
+    assert bound(pct) == text
 
 
 def test_one_of_a_thing_is_no_plural() -> None:

@@ -25,7 +25,7 @@ from traceml_ai.compare.verdict import (
     judge,
     wanted,
 )
-from traceml_ai.compare.wording import plural, signed
+from traceml_ai.compare.wording import bound, plural, signed
 from traceml_ai.schema.compare import Comparison, Needed, Noise, PhaseChange, RunRef, StepTimeChange
 from traceml_ai.schema.summary import Summary
 
@@ -213,7 +213,7 @@ def _step_time(runs: _Runs, found: Interval) -> StepTimeChange:
 
 def headline(verdict: Judgement, change: StepTimeChange) -> str:
     """Return the verdict in one line."""
-    span = f"[{signed(change.low_pct)}, {signed(change.high_pct)}]"
+    span = f"[{signed(change.low_pct)}, {bound(change.high_pct)}]"
     return f"{verdict} step time {signed(change.change_pct)} % {span}"
 
 
@@ -225,7 +225,7 @@ def _reasons(verdict: Judgement, change: StepTimeChange, needed: Needed | None, 
     if verdict == "SAME":
         most = max(abs(change.low_pct), abs(change.high_pct))
         return [f"No change of more than {most:.1f} % fits the runs."]
-    span = f"Anything from {signed(change.low_pct)} to {signed(change.high_pct)} % fits the runs."
+    span = f"Anything from {signed(change.low_pct)} to {bound(change.high_pct)} % fits the runs."
     return [span, _takes(needed or Needed(), runs)]
 
 
