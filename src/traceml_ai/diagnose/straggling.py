@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceml_ai.analyze.stragglers import Straggling
 from traceml_ai.diagnose import words
-from traceml_ai.diagnose.cost import Cost, Saving, cost_of, estimate, severity_of
+from traceml_ai.diagnose.cost import Cost, Saving, cost_of, estimate, phase_severity
 from traceml_ai.diagnose.signals import RankFacts, Signals
 from traceml_ai.schema.summary import Estimate, EvidenceValue, Finding, Scope
 
@@ -60,7 +60,7 @@ def describe(signals: Signals, kind: str, advice: str) -> Finding:
     cost = cost_of(signals, saved)
     return Finding(
         kind=kind,
-        severity=severity_of(cost.share),
+        severity=phase_severity(signals, cost.share),
         section="step_time",
         scope=_scope(ranks, straggling),
         why=_why(ranks, straggling),

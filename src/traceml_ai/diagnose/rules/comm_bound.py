@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import cost_of, phase_severity
-from traceml_ai.diagnose.signals import Signals
+from traceml_ai.diagnose.signals import RankFacts, Signals
 from traceml_ai.schema.summary import Finding, Scope
 
 KIND = "COMM_BOUND"
@@ -34,7 +34,7 @@ def finding(signals: Signals) -> Finding:
         kind=KIND,
         severity=phase_severity(signals, cost.share) if alarm else "info",
         section="step_time",
-        scope=Scope(phase="backward", first_step=ranks.first_step, last_step=ranks.last_step),
+        scope=Scope(phase=_where(ranks), first_step=ranks.first_step, last_step=ranks.last_step),
         why=f"Transferring between {words.plural(len(ranks.ranks), 'rank')} takes {words.percent(share)} of "
         f"step time ({words.ms(transfer)} of {words.ms(ranks.step_ns)}), beyond what is hidden behind "
         "computing and without waiting for late ranks.",
@@ -50,3 +50,9 @@ def finding(signals: Signals) -> Finding:
         cost_ms_per_step=transfer / 1e6,
         saved_s=cost.saved_s if alarm else None,
     )
+
+
+def _where(ranks: RankFacts) -> str:
+    """Return the phase in which ranks stand at collectives most."""
+    stood = ranks.stood_by_phase_ns
+    return max(stood, key=lambda phase: stood[phase])
