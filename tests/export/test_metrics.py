@@ -29,7 +29,7 @@ from traceml_ai.export.live import listen_address, metrics_url, start_metrics
 from traceml_ai.export.otlp import OtlpSender
 from traceml_ai.export.prometheus import PrometheusEndpoint, prometheus_name
 from traceml_ai.export.reading import BOUNDS_S, Distribution, Reading, metrics_of
-from traceml_ai.export.steps import rank_steps
+from traceml_ai.export.steps import newest_of_each_rank, rank_steps
 from traceml_ai.schema.step import Observed
 from traceml_ai.schema.summary import Finding
 
@@ -95,6 +95,13 @@ def test_the_distribution_of_step_time_counts_every_step_once() -> None:
     assert sum(found.counts) == 300
     assert found.counts[BOUNDS_S.index(0.02)] > 200  # a step takes 10.1 ms
     assert found.total_s == pytest.approx(300 * 0.0101, rel=0.05)
+
+
+def test_a_restarted_job_has_one_figure_a_rank(endpoint: PrometheusEndpoint) -> None:
+    ranks = rank_steps([Run().steps(n).rank(header=Header(pid=n, rank=0)) for n in (30, 20)])
+    endpoint.show(reading()._replace(ranks=newest_of_each_rank(ranks)))
+    lines = [line for line in scrape(endpoint).splitlines() if line.startswith("traceml_steps_total")]
+    assert len(lines) == 1
 
 
 def test_before_the_first_step_there_are_processes_only() -> None:

@@ -14,7 +14,15 @@ from fakes import FIRST_BEGIN_NS, MS, SEEN, START_NS, Header, Run
 from traceml_ai.analyze.aggregate import HEAD_RECORDS, RECENT_RECORDS
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.errors import TraceMLError
-from traceml_ai.export.steps import MOST_ROWS, KeptSteps, encode_steps, kept_steps, rank_steps, read_steps
+from traceml_ai.export.steps import (
+    MOST_ROWS,
+    KeptSteps,
+    encode_steps,
+    kept_steps,
+    newest_of_each_rank,
+    rank_steps,
+    read_steps,
+)
 from traceml_ai.export.table import COLUMNS, table_of, write_csv, write_parquet
 from traceml_ai.schema.step import Flags, Observed
 
@@ -57,6 +65,26 @@ def test_many_ranks_keep_fewer_steps_each() -> None:
     assert len(steps.rows) <= MOST_ROWS
     assert {0, 1999} <= set(steps.rows[steps.ranks == 7, EXT["step"]].tolist())
     assert np.unique(steps.ranks).tolist() == list(range(200))
+
+
+def test_a_job_that_was_restarted_keeps_the_steps_of_every_attempt() -> None:
+    second = Run().steps(5).pause(1000)
+    attempts = [Run().steps(20), second.steps(10)]
+    ranks = [run.rank(header=Header(pid=200 - at, rank=0)) for at, run in enumerate(attempts)]
+    steps = kept_steps(rank_steps(ranks), START_NS)
+    assert steps.closed == {0: 35}
+    assert steps.complete
+    assert [each.pid for each in newest_of_each_rank(rank_steps(ranks))] == [199]
+
+
+def test_processes_without_ranks_have_numbers_behind_those_that_have_them() -> None:
+    headers = [Header(pid=1), Header(pid=2, rank=3), Header(pid=3)]
+    found = rank_steps([Run().steps(5).rank(header=header) for header in headers])
+    assert [(each.pid, each.rank) for each in found] == [(2, 3), (1, 4), (3, 5)]
+
+
+def test_a_process_that_made_no_step_is_no_rank() -> None:
+    assert rank_steps([Run().rank()]) == []
 
 
 def test_times_are_since_the_start_of_the_run() -> None:

@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from report.summaries import any_summary, empty_summary
 from report_html.runs import full, hostile, plain
+from traceml_ai.errors import TraceMLError
 from traceml_ai.report.html import render_html
+from traceml_ai.schema.series import Histogram
 from traceml_ai.schema.summary import Summary
 
 LARGEST = 2_000_000
@@ -162,6 +164,22 @@ def test_a_run_that_did_not_end_well_says_how_it_ended() -> None:
 
 def _ended(summary: Summary) -> Summary:
     return replace(summary, run=replace(summary.run, status="killed", exit_code=137))
+
+
+@pytest.mark.parametrize("where", ["series", "phases", "histogram", "process"])
+def test_lists_that_do_not_fit_are_one_line(where: str) -> None:
+    summary = plain()
+    step, process = summary.step_time, summary.process
+    if where == "series":
+        step = replace(step, series=replace(step.series, max_ms=step.series.max_ms[1:]))
+    elif where == "phases":
+        step = replace(step, series=replace(step.series, phases={"forward": [1.0]}))
+    elif where == "histogram":
+        step = replace(step, histograms={"step": Histogram(edges_ms=[1.0], counts=[1])})
+    else:
+        process = replace(process, series=replace(process.series, at_s=[1.0]))
+    with pytest.raises(TraceMLError, match="is damaged"):
+        render_html(replace(summary, step_time=step, process=process))
 
 
 # --- for those who can't see the pictures ----------------------------------------------------------

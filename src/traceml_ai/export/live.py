@@ -12,7 +12,7 @@ from traceml_ai.collect.collector import Collector
 from traceml_ai.collect.notes import Notes
 from traceml_ai.errors import UsageError
 from traceml_ai.export.reading import Reading
-from traceml_ai.export.steps import rank_steps
+from traceml_ai.export.steps import newest_of_each_rank, rank_steps
 from traceml_ai.spool.runfolder import Manifest
 
 LOOPBACK = "127.0.0.1"
@@ -37,7 +37,7 @@ def reading_of(manifest: Manifest, collector: Collector) -> Reading:
         run=manifest.name,
         started_ns=now_ns - (time.perf_counter_ns() - manifest.start_ns),
         taken_ns=now_ns,
-        ranks=rank_steps(collector.inputs()),
+        ranks=newest_of_each_rank(rank_steps(collector.inputs())),
         samples=collector.newest_samples(),
         diagnosis=latest.diagnosis if latest else None,
     )

@@ -52,7 +52,7 @@ class Reading(NamedTuple):
     run: str
     started_ns: int  # since the epoch
     taken_ns: int
-    ranks: Sequence[RankSteps]
+    ranks: Sequence[RankSteps]  # one process a rank
     samples: Sequence[HostSample]  # the newest of each training process
     diagnosis: Finding | None
 
@@ -63,13 +63,9 @@ def metrics_of(reading: Reading) -> list[Metric]:
     return [metric for metric in found if metric.points]
 
 
-def _rank(each: RankSteps, position: int) -> Attributes:
-    return {"rank": str(position if each.rank is None else each.rank)}
-
-
 def _per_rank(reading: Reading) -> Iterator[tuple[Attributes, RankAggregate]]:
-    for position, each in enumerate(reading.ranks):
-        yield _rank(each, position), each.aggregate
+    for each in reading.ranks:
+        yield {"rank": str(each.rank)}, each.aggregate
 
 
 def _seen(aggregate: RankAggregate, column: str) -> bool:

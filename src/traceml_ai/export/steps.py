@@ -10,7 +10,9 @@ import io
 import json
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +39,7 @@ class RankSteps(NamedTuple):
     """What one training process recorded."""
 
     pid: int
-    rank: int | None
+    rank: int
     aggregate: RankAggregate
     user_phases: Sequence[str] = ()
 
@@ -47,7 +49,7 @@ class KeptSteps(NamedTuple):
 
     Attributes:
         rows: Shape ``(n, N_EXT)``, ordered by rank and time; times are nanoseconds since the run's start.
-        ranks: Shape ``(n,)``: the rank of each row; a process without one gets its place among the others.
+        ranks: Shape ``(n,)``: the rank of each row, or a number in its place.
         pids: Shape ``(n,)``.
         user_phases: Column name to the name that the user gave it.
         closed: Steps that each rank closed, kept or not.
@@ -66,15 +68,38 @@ class KeptSteps(NamedTuple):
 
 
 def rank_steps(inputs: Sequence[RankInput]) -> list[RankSteps]:
-    """Return what was read of the training processes, in the order of their ranks."""
-    found = []
-    for each in inputs:
-        rank = each.facts.get("rank")
-        if rank is None and each.header is not None and each.header.rank >= 0:
-            rank = each.header.rank
-        pid = each.header.pid if each.header else each.facts.get("pid", 0)
-        found.append(RankSteps(pid, rank, each.aggregate, each.facts.get("user_phases", [])))
-    return sorted(found, key=lambda steps: (steps.rank is None, steps.rank or 0))
+    """Return what was read of the processes that made steps, in the order of their ranks and of time.
+
+    A job that was restarted has several processes of a rank; one without ranks has numbers all the same.
+    """
+    trained = [each for each in inputs if each.aggregate.count]
+    ranks = [_rank_of(each) for each in trained]
+    free = count(max((rank for rank in ranks if rank is not None), default=-1) + 1)
+    found = [
+        RankSteps(_pid_of(each), next(free) if rank is None else rank, each.aggregate, _names_of(each))
+        for each, rank in zip(trained, ranks, strict=True)
+    ]
+    return sorted(found, key=lambda steps: (steps.rank, steps.aggregate.first_begin_ns or 0))
+
+
+def newest_of_each_rank(ranks: Sequence[RankSteps]) -> list[RankSteps]:
+    """Leave out the processes of a rank that were followed by others, as figures of a restarted job do."""
+    return list({each.rank: each for each in ranks}.values())
+
+
+def _rank_of(given: RankInput) -> int | None:
+    rank = given.facts.get("rank")
+    if rank is None and given.header is not None and given.header.rank >= 0:
+        return given.header.rank
+    return rank
+
+
+def _pid_of(given: RankInput) -> int:
+    return given.header.pid if given.header else given.facts.get("pid", 0)
+
+
+def _names_of(given: RankInput) -> Sequence[str]:
+    return given.facts.get("user_phases", [])
 
 
 def kept_steps(ranks: Sequence[RankSteps], start_ns: int) -> KeptSteps:
@@ -86,14 +111,16 @@ def kept_steps(ranks: Sequence[RankSteps], start_ns: int) -> KeptSteps:
     """
     most = max(_FEWEST_ROWS, MOST_ROWS // max(1, len(ranks)))
     parts = [_rows_of(each.aggregate, most) for each in ranks]
-    numbers = [position if each.rank is None else each.rank for position, each in enumerate(ranks)]
     names = next((each.user_phases for each in ranks if each.user_phases), ())
+    closed: Counter[int] = Counter()
+    for each in ranks:
+        closed[each.rank] += each.aggregate.count
     return KeptSteps(
         _relative(np.concatenate([np.empty((0, N_EXT), dtype=np.int64), *parts]), start_ns),
-        np.repeat(np.array(numbers, dtype=np.int64), [len(part) for part in parts]),
+        np.repeat(np.array([each.rank for each in ranks], dtype=np.int64), [len(part) for part in parts]),
         np.repeat(np.array([each.pid for each in ranks], dtype=np.int64), [len(part) for part in parts]),
         {f"user_{slot}_ns": name for slot, name in enumerate(names)},
-        {number: each.aggregate.count for number, each in zip(numbers, ranks, strict=True)},
+        dict(closed),
     )
 
 

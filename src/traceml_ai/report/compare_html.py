@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from traceml_ai.report import compare_words as words
-from traceml_ai.report.html import Rows, need_libraries
+from traceml_ai.report.html import Rows, check_lists, need_libraries
 from traceml_ai.report.text import NOT_AVAILABLE, number
 from traceml_ai.schema.compare import Comparison, RunRef
 from traceml_ai.schema.summary import Summary
@@ -41,6 +41,8 @@ def render_comparison(found: Comparison, a: Sequence[Summary], b: Sequence[Summa
         UsageError: bokeh or jinja2 is not installed.
     """
     need_libraries()
+    for summary in (*a, *b):
+        check_lists(summary)
     from traceml_ai.report.charts.compare import Sides, draw_comparison
     from traceml_ai.report.html_page import make_page
 

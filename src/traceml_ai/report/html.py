@@ -6,7 +6,9 @@ import shlex
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from traceml_ai.errors import UsageError
+from msgspec import Struct
+
+from traceml_ai.errors import TraceMLError, UsageError
 from traceml_ai.report import facts
 from traceml_ai.report.card import ending_of, seen_steps, worth_of
 from traceml_ai.report.html_facts import groups_of
@@ -89,8 +91,10 @@ def render_html(summary: Summary) -> str:
 
     Raises:
         UsageError: bokeh or jinja2 is not installed.
+        TraceMLError: Lists of the summary that belong together are not of one length.
     """
     need_libraries()
+    check_lists(summary)
     from traceml_ai.report.charts import draw_all
     from traceml_ai.report.html_page import make_page
 
@@ -107,6 +111,34 @@ def render_html(summary: Summary) -> str:
         facts=groups_of(summary),
         warnings=summary.warnings,
     )
+
+
+def check_lists(summary: Summary) -> None:
+    """Refuse a summary whose lists don't fit one another: it was changed after it was written.
+
+    Raises:
+        TraceMLError: They don't.
+    """
+    step = summary.step_time
+    together: dict[str, list[int]] = {
+        "step_time.series": [*_lengths(step.series), *map(len, step.series.phases.values())],
+        "step_memory.series": _lengths(summary.step_memory.series),
+        "process.series": _lengths(summary.process.series),
+        "system.series": _lengths(summary.system.series),
+    }
+    for name, histogram in step.histograms.items():
+        if histogram.counts:
+            together[f"step_time.histograms.{name}"] = [len(histogram.edges_ms), len(histogram.counts) + 1]
+    odd = next((name for name, lengths in together.items() if len(set(lengths)) > 1), None)
+    if odd is not None:
+        raise TraceMLError(
+            f"the summary is damaged (lists of {odd} differ in length): write it again or view the run folder"
+        )
+
+
+def _lengths(series: Struct) -> list[int]:
+    values = (getattr(series, name) for name in series.__struct_fields__)
+    return [len(value) for value in values if isinstance(value, list)]
 
 
 def _head(summary: Summary) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from traceml_ai.report.charts.base import (
     new_figure,
 )
 from traceml_ai.report.charts.colours import INK
-from traceml_ai.report.charts.step import outline, phase_word
+from traceml_ai.report.charts.step import no_formula, outline, phase_word
 from traceml_ai.report.compare_words import signed_ms, span_ms
 from traceml_ai.report.text import clean, number
 from traceml_ai.schema.compare import Comparison, PhaseChange, RunRef
@@ -181,7 +181,7 @@ def _side_items(sides: Sides, drawn: dict[str, list[Any]]) -> list[tuple[str, li
 
 
 def _names(side: Sequence[RunRef]) -> str:
-    first = clean(side[0].name).replace("$$", "$ $")
+    first = no_formula(side[0].name)
     return first if len(side) == 1 else f"{first} and {len(side) - 1} more"
 
 
@@ -235,7 +235,7 @@ def _runs_table(sides: Sides) -> Table:
 
 def _histograms_view(sides: Sides) -> View | None:
     found = {key: summary.step_time.histograms.get("step") for key, _, summary in _runs(sides)}
-    columns = {key: outline(shape) for key, shape in found.items() if shape is not None and shape.counts}
+    columns = {key: outline(shape) for key, shape in found.items() if shape is not None and any(shape.counts)}
     if not columns:
         return None
     low = min(min(line["ms"]) for line in columns.values())

@@ -30,7 +30,11 @@ _PHASES = (
 )
 _WORDS = {"step": "step time", "work": "own work", "wait": "waiting", "transfer": "collectives"}
 _MOST_NUMBERS = 16  # ranks: beyond, a cell is too low for a number
-_PALETTE = [*Blues[256][135:226], *["#ffffff"] * 7, *reversed(Oranges[256][135:226])]  # as the median is white
+_PALETTE = [
+    *Blues[256][135:226],
+    *["#ffffff"] * 7,
+    *reversed(Oranges[256][135:226]),
+]  # as the median is white
 _SCALE_PCT = 25.0  # of the step: a rank so much slower gets the strongest colour
 
 

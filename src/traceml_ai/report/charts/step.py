@@ -27,10 +27,15 @@ BETWEEN = "between_steps"
 
 def phase_word(name: str) -> str:
     """Return what a phase is called in text; never a formula, for which bokeh would go and get MathJax."""
-    word = clean(PHASE_WORDS.get(name, name)) or "?"
+    return no_formula(PHASE_WORDS.get(name, name)) or "?"
+
+
+def no_formula(text: str) -> str:
+    """Return text that bokeh draws as it is."""
+    text = clean(text)
     for mark in _FORMULA_MARKS:
-        word = word.replace(mark, " ".join(mark))
-    return word
+        text = text.replace(mark, " ".join(mark))
+    return text
 
 
 _FORMULA_MARKS = ("$$", "\\[", "\\(")
@@ -111,7 +116,9 @@ def _phase_row(name: str, stats: PhaseStats) -> list[str]:
 
 
 def _histograms_view(summary: Summary) -> View | None:
-    found = {name: histogram for name, histogram in summary.step_time.histograms.items() if histogram.counts}
+    found = {
+        name: histogram for name, histogram in summary.step_time.histograms.items() if any(histogram.counts)
+    }
     if not found:
         return None
     longest = max(_SHORTEST_MS, *(histogram.edges_ms[-1] for histogram in found.values()))
