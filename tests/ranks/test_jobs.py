@@ -19,9 +19,7 @@ SCRIPTS = JOB.parent
 HERE = [
     "none",
     "data",
-    "forward",
     "backward",
-    "optimizer",
     "in turn",
     "one step in fifty",
     "uneven inputs",
