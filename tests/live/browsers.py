@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from tornado.websocket import websocket_connect
 
-from report_html.browser import PATIENCE_S, _Tab, chromium, needs_browser
+from report_html.browser import PATIENCE_S, chromium, needs_browser
+from report_html.browser import Tab as RawTab
 
 __all__ = ["PATIENCE_S", "Tab", "browse", "needs_browser"]
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 class Tab:
     """One open page."""
 
-    def __init__(self, tab: _Tab) -> None:
+    def __init__(self, tab: RawTab) -> None:
         self._tab = tab
 
     @property
@@ -38,7 +39,8 @@ class Tab:
         return await self._tab.evaluate(expression)
 
     async def text(self) -> str:
-        """Return all the words on the page, those inside its components too."""
+        """Bring it to the front and return all its words, those inside its components too."""
+        await self._tab.call("Page.bringToFront")  # a page behind another one does not draw
         return str(await self.ask(_TEXT))
 
     async def until(self, what: str, patience_s: float = PATIENCE_S) -> str:
@@ -61,15 +63,15 @@ Open = Callable[[str], Awaitable[Tab]]
 def browse(visit: Callable[[Open], Awaitable[T]], *, width: int = 1300, height: int = 900) -> T:
     """Run a visit with a browser; `open(url)` opens a tab."""
     with chromium() as devtools:
-        return asyncio.run(asyncio.wait_for(_visit(devtools, visit, width, height), 2 * PATIENCE_S))
+        return asyncio.run(asyncio.wait_for(_visit(devtools, visit, width, height), 3 * PATIENCE_S))
 
 
 async def _visit(devtools: str, visit: Callable[[Open], Awaitable[T]], width: int, height: int) -> T:
-    tabs: list[tuple[_Tab, Any]] = []
+    tabs: list[tuple[RawTab, Any]] = []
 
     async def open_tab(url: str) -> Tab:
         connection = await websocket_connect(devtools, max_message_size=1 << 28)
-        tab = _Tab(connection)
+        tab = RawTab(connection)
         tabs.append((tab, connection))
         await tab.open()
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fakes import START_NS, Run, run_info, sample, samples_over
+from fakes import START_NS, Header, Run, run_info, sample, samples_over
 from traceml_ai.diagnose.signals import RankInput
 from traceml_ai.diagnose.summarize import summarize
 from traceml_ai.live.feed import WATCHED_FILE, Feed, RankState, State
@@ -67,7 +67,10 @@ class LiveRun:
         self.spool.mkdir()
         manifest(self.spool).write(self.folder)
         self._runs = [Run(seed=rank) for rank in range(ranks)]
-        self._inputs: list[RankInput] = [run.rank() for run in self._runs]
+        self._inputs: list[RankInput] = [
+            run.rank(header=Header(pid=1000 + rank, rank=rank), rank=rank, world_size=ranks)
+            for rank, run in enumerate(self._runs)
+        ]
         self._slow = slow
         self.clock = Clock(START_NS)
         self.feed = Feed(self.spool, clock=self.clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from traceml_ai.live.screen import PLAIN, Line, Style
-from traceml_ai.live.snapshot import Snapshot
+from traceml_ai.live.snapshot import Now, Snapshot
 from traceml_ai.report.card import worth_of
 from traceml_ai.report.text import NOT_AVAILABLE, clean, duration, millis, number, size, steps_of
 from traceml_ai.report.words import KIND_WORDS, QUIET_KINDS
@@ -36,16 +36,13 @@ def head(snapshot: Snapshot | None, name: str, *, remark: str = "") -> str:
 
 def tiles(snapshot: Snapshot | None) -> str:
     """The figures that change from second to second."""
-    found = (
-        _now_tiles(snapshot) if snapshot is not None and snapshot.now is not None else _run_tiles(snapshot)
-    )
+    now = snapshot.now if snapshot is not None else None
+    found = _run_tiles(snapshot) if now is None or not now.window_steps else _now_tiles(now)
     cells = "".join(f"<div><dt>{_text(label)}</dt><dd>{_text(value)}</dd></div>" for label, value in found)
     return f"<dl class='tiles'>{cells}</dl>"
 
 
-def _now_tiles(snapshot: Snapshot) -> list[tuple[str, str]]:
-    now = snapshot.now
-    assert now is not None
+def _now_tiles(now: Now) -> list[tuple[str, str]]:
     memory, machine = now.memory, now.machine
     main = memory.main_rss_bytes[-1] if memory.main_rss_bytes else None
     wait = now.phases_ms.get("input_wait")
