@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from fakes import run_info
-from ranks_sim import in_turn, late, simulate
+from fakes import Header, run_info
+from ranks_sim import Job, in_turn, late, simulate
 from traceml_ai.analyze.aggregate import BRIEF, FULL, RECENT_RECORDS, RankAggregate
 from traceml_ai.analyze.ranks import PHASES, RankPart, align
 from traceml_ai.analyze.steady import steady_part
@@ -264,3 +264,26 @@ def test_brief_is_a_small_part_of_full() -> None:
         aggregate.add(records)
         sizes.append(len(pickle.dumps(aggregate)))
     assert sizes[1] < 250_000 < 10 * sizes[1] < sizes[0]
+
+
+def test_a_process_beside_the_job_does_not_keep_its_ranks_from_being_compared() -> None:
+    job = simulate(2, 60, forward=late(2, 60, 1, 50.0, 3.0))
+    beside = simulate(2, 60, seed=9).inputs(world_size=1)[0]
+    beside = beside._replace(facts={**beside.facts, "rank": None}, header=Header(pid=7))
+    summary = summarize(run_info(), [beside, *job.inputs()], [])
+    assert summary.diagnosis.scope.ranks == [1]
+    assert len(summary.step_time.ranks) == 3
+    assert summary.step_time.across_ranks is not None
+    assert summary.step_time.across_ranks.compared == 2
+    assert [row.left_out for row in summary.step_time.ranks] == [None, None, "not of this job"]
+    assert not any("too few" in warning for warning in summary.warnings)
+
+
+def test_of_two_jobs_one_after_the_other_the_last_ones_ranks_are_compared() -> None:
+    first = simulate(2, 60, forward=late(2, 60, 0, 50.0, 3.0)).inputs()
+    second = simulate(2, 60, forward=late(2, 60, 1, 50.0, 3.0))
+    later = second.records.copy()
+    for name in ("close_ns", "begin_ns", "open_ns", "arrival_ns"):
+        later[:, :, INDEX[name]] += 60_000_000_000
+    summary = summarize(run_info(), [*Job(later).inputs(), *first], [])
+    assert summary.diagnosis.scope.ranks == [1]

@@ -33,6 +33,7 @@ class Across(NamedTuple):
 
     facts: RankFacts
     rows: list[Compared]
+    members: frozenset[int] = frozenset()  # which of the rows belong to the process group
 
 
 def compare_ranks(ranks: Sequence[RankLike], clock: Clock) -> Across | None:

@@ -17,7 +17,7 @@ from traceml_ai.analyze.stalls import Stalls, find_stalls
 from traceml_ai.analyze.steady import Steady, pooled, steady_part
 from traceml_ai.analyze.timeline import timeline
 from traceml_ai.diagnose import named
-from traceml_ai.diagnose.across import Across, RankLike, compare_ranks
+from traceml_ai.diagnose.across import Across, Compared, RankLike, compare_ranks
 from traceml_ai.diagnose.signals import Collections, EpochStarts, RankInput, Signals, StepMemory
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.samples import HostSample
@@ -112,14 +112,31 @@ def _last_attempt(given: list[RankInput]) -> tuple[list[RankInput], list[RankInp
 
 
 def _across(views: list[RankView], clock: Clock) -> Across | None:
-    """Compare the ranks if they are one process group: processes beside one another need not be."""
-    if any((view.given.facts.get("world_size") or 1) < 2 or view.rank is None for view in views):  # noqa: PLR2004
-        return None
+    """Compare the ranks of a process group: other processes beside them need not go in step with it."""
+    members: dict[int, int] = {}
+    for i, view in enumerate(views):
+        if view.rank is None or (view.given.facts.get("world_size") or 1) < 2:  # noqa: PLR2004
+            continue
+        # A command may run one job after another: the ranks of the last one.
+        known = members.get(view.rank)
+        if known is None or _began(view) > _began(views[known]):
+            members[view.rank] = i
+    chosen = sorted(members.values())
     ranks = [
         RankLike(RankPart(view.given.aggregate, view.steady), view.rank or 0, view.given.facts.get("node"))
-        for view in views
+        for view in (views[i] for i in chosen)
     ]
-    return compare_ranks(ranks, clock)
+    across = compare_ranks(ranks, clock)
+    if across is None:
+        return None
+    rows = [Compared()] * len(views)
+    for i, row in zip(chosen, across.rows, strict=True):
+        rows[i] = row
+    return across._replace(rows=rows, members=frozenset(chosen))
+
+
+def _began(view: RankView) -> int:
+    return view.given.aggregate.first_begin_ns or 0
 
 
 def _rank_breakdown(given: RankInput, part: Steady, clock: Clock, *, means_only: bool) -> Breakdown | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from traceml_ai.analyze.breakdown import BETWEEN
 from traceml_ai.diagnose.across import Across, Compared
 from traceml_ai.diagnose.ends import ended
-from traceml_ai.diagnose.provider import MANY_RANKS, RankView, RunView
+from traceml_ai.diagnose.provider import MANY_RANKS, RunView
 from traceml_ai.diagnose.signals import RankFacts
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.summary import AcrossRanks, RankRow, Spread
@@ -31,7 +31,7 @@ def _ms(nanoseconds: float | None) -> float | None:
 def rank_rows(run: RunInfo, view: RunView) -> list[RankRow]:
     """Return the rows of the table, by rank."""
     compared = view.across.rows if view.across else [Compared()] * len(view.ranks)
-    return [_row(run, view, view.ranks[i], compared[i]) for i in listed(view)]
+    return [_row(run, view, i, compared[i]) for i in listed(view)]
 
 
 def listed(view: RunView) -> list[int]:
@@ -53,14 +53,15 @@ def _weight(view: RunView, i: int) -> float:
     return breakdown.loop_ns if breakdown else 0.0
 
 
-def _row(run: RunInfo, view: RunView, rank: RankView, compared: Compared) -> RankRow:
+def _row(run: RunInfo, view: RunView, i: int, compared: Compared) -> RankRow:
+    rank = view.ranks[i]
     breakdown = rank.breakdown
     row = RankRow(
         rank=rank.rank,
         pid=rank.pid,
         steps=rank.given.aggregate.count,
         node=rank.given.facts.get("node"),
-        left_out=_left_out(view, rank, compared),
+        left_out=_left_out(view, i),
         ended=ended(run, rank),
     )
     if breakdown is None:
@@ -78,10 +79,13 @@ def _row(run: RunInfo, view: RunView, rank: RankView, compared: Compared) -> Ran
     )
 
 
-def _left_out(view: RunView, rank: RankView, compared: Compared) -> str | None:
-    if view.across is None or compared.work_ns is not None:
+def _left_out(view: RunView, i: int) -> str | None:
+    across = view.across
+    if across is None or across.rows[i].work_ns is not None:
         return None
-    return "no steps" if rank.given.aggregate.count == 0 else "too few steps beside the others"
+    if i not in across.members:
+        return "not of this job"
+    return "no steps" if view.ranks[i].given.aggregate.count == 0 else "too few steps beside the others"
 
 
 def across_ranks(view: RunView) -> AcrossRanks | None:

@@ -83,7 +83,7 @@ def _ranks(view: RunView) -> list[str]:
             "Waiting for other ranks was not measured: a rank that is slow inside backward can't be told "
             "from one that waits there, and none is named for it."
         )
-    short = [view.ranks[i] for i, row in enumerate(across.rows) if row.work_ns is None]
+    short = [view.ranks[i] for i in sorted(across.members) if across.rows[i].work_ns is None]
     for each in short[:_LISTED]:
         made = words.plural(each.given.aggregate.count, "step")
         found.append(f"rank r{each.rank} made {made}, too few to be compared with the others.")
