@@ -165,7 +165,10 @@ def _firing(adapter: Adapter, inner: Wrapped) -> Wrapped:
                 told()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("ignite", error)
-        inner(self, event_name, *args, **kwargs)
+        if args or kwargs:
+            inner(self, event_name, *args, **kwargs)
+        else:
+            inner(self, event_name)
         if key == run.closing and st.framework == OWNED:
             try:
                 run.closes()

@@ -6,6 +6,7 @@ other update function by the iteration it is called in.
 
 from __future__ import annotations
 
+import os
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -68,10 +69,10 @@ class EngineRun:
         self.closing = 0  # id of the event whose handlers are the last of a step
         self.reads: dict[str, Callable[[], None]] = {}  # attribute of the engine -> what reading it says
         self.stage = 0  # of an iteration, for those engines whose readings say something
-        self._fresh = True  # the next batch is the first of a pass over the data
+        self.fresh = True  # the next batch is the first of a pass over the data
         self._restarting = self._described = False
         self._names: dict[int, tuple[Any, str]] = {}
-        self._steps = 0
+        self.steps = 0
         self._stepping = False  # an optimizer's step, told by a hook
         self.hooks: list[Any] = []
         self._tensor = session.torch.Tensor
@@ -101,7 +102,7 @@ class EngineRun:
         self.parts = values.setdefault("residual_parts_ns", {})
         self.costs = values.setdefault("handlers_ns", {})
         values.setdefault("residual_parts_steps", 0)
-        self._steps = values["residual_parts_steps"]
+        self.steps = values["residual_parts_steps"]
         self.window.begin(True)
         self.watch_handlers()
 
@@ -122,6 +123,7 @@ class EngineRun:
 
     def ends(self) -> None:
         """`Engine.run` returns; also called after `fails`."""
+        self.session.facts.values["residual_parts_steps"] = self.steps
         registered = self.engine._event_handlers  # noqa: SLF001
         for event, entries in registered.items():
             if type(entries) is TimedHandlers:
@@ -157,8 +159,8 @@ class EngineRun:
 
     def fetched(self) -> None:
         """The batch arrived."""
-        self.window.end_fetch(self._fresh)
-        self._fresh = False
+        self.window.end_fetch(self.fresh)
+        self.fresh = False
 
     def _no_batch(self) -> None:
         """A fetch that is under way brings no batch: what it took is the loader's."""
@@ -172,7 +174,7 @@ class EngineRun:
 
     def iterator_is_made(self) -> None:
         """A new pass over the data begins."""
-        self._fresh = True
+        self.fresh = True
         if not self._described:
             self._described = True
             self._describe_loader(self.engine.state.dataloader)
@@ -182,17 +184,19 @@ class EngineRun:
 
     def samples(self) -> int:
         """Number of samples in the batch; 0 where it can't be told."""
+        batch = self.engine.state.batch
         try:
-            return self._samples(self.engine.state.batch)
+            found: Any = batch["image"] if type(batch) is dict else None
+            if type(found) is self._tensor:
+                return int(found.shape[0])
+            return self._samples(batch)
         except Exception:  # noqa: BLE001 - a batch may be anything
             return 0
 
     def _samples(self, batch: Any) -> int:
         values: Iterable[Any]
         if isinstance(batch, dict):
-            found: Any = batch.get("image")
-            if type(found) is self._tensor:
-                return int(found.shape[0])
+            found = batch.get("image")
             values = batch.values() if found is None else (found,)
         else:
             values = batch if isinstance(batch, (tuple, list)) else (batch,)
@@ -307,11 +311,10 @@ class EngineRun:
         self.window.close(self.engine.state.iteration, due=due)
         if st.cur == HANDLERS:
             st.cur = BETWEEN
-        self._steps += 1
-        if self._steps == _SETTLED_STEPS and st.step == _SETTLED_STEPS:
+        self.steps += 1
+        if self.steps == st.step == _SETTLED_STEPS:
             self.parts.clear()
-            self._steps = 0
-        self.session.facts.values["residual_parts_steps"] = self._steps
+            self.steps = 0
 
     def suspend(self) -> None:
         """The iteration is over, the step is not."""
@@ -339,4 +342,8 @@ def handler_name(handler: Any) -> str:
     name = getattr(handler, "__qualname__", None)
     if name is None:
         return type(handler).__name__
-    return str(name).rpartition("<locals>.")[2]
+    name = str(name).rpartition("<locals>.")[2]
+    code = getattr(handler, "__code__", None)
+    if name != "<lambda>" or code is None:
+        return name
+    return f"<lambda> {os.path.basename(code.co_filename)}:{code.co_firstlineno}"

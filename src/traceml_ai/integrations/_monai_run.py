@@ -14,7 +14,19 @@ from __future__ import annotations
 from typing import Any
 
 from traceml_ai.integrations._ignite_run import EngineRun
-from traceml_ai.probe.columns import BACKWARD, BOUNDARIES, FORWARD, OPTIMIZER, RESIDUAL, UPDATES
+from traceml_ai.probe.columns import (
+    BACKWARD,
+    BETWEEN,
+    BOUNDARIES,
+    FETCHES,
+    FIRST_BIT,
+    FLAGS,
+    FORWARD,
+    MICROBATCHES,
+    OPTIMIZER,
+    RESIDUAL,
+    UPDATES,
+)
 from traceml_ai.probe.session import Session
 
 # What MONAI registers itself, by the words of its documentation.
@@ -92,6 +104,7 @@ class SupervisedRun(EngineRun):
         return _OWN_HANDLERS.get(self.name_of(handler)) or super().part_of(handler)
 
     def _tell_parts(self) -> None:
+        self.session.facts.values["residual_parts_steps"] = self.steps
         for position, name in enumerate(_PARTS):
             if self._spent[position]:
                 self.add_part(name, self._spent[position])
@@ -115,7 +128,18 @@ class SupervisedRun(EngineRun):
 
     def fetched(self) -> None:
         """The batch arrived."""
-        super().fetched()
+        st = self.st
+        acc = st.acc
+        now = st.clock()
+        acc[st.cur] += now - st.mark
+        st.mark = now
+        st.in_fetch = False
+        acc[FETCHES] += 1
+        acc[BOUNDARIES] += 1
+        if self.fresh:
+            self.fresh = False
+            acc[FLAGS] |= FIRST_BIT
+        st.cur = BETWEEN
         self.stage = _READY
 
     # -- readings -----------------------------------------------------------------------------
@@ -214,7 +238,16 @@ class SupervisedRun(EngineRun):
         if self.stage != _BACKWARD or not st.window:
             return
         self.stage = _UPDATING
-        st.leave_backward(RESIDUAL, was_forward=True)
+        now = st.clock()
+        acc = st.acc
+        acc[st.cur] += now - st.mark
+        st.mark = now
+        acc[MICROBATCHES] += 1
+        st.fresh_batches = 0
+        st.in_backward = False
+        st.cur = RESIDUAL
+        if st.device is not None:
+            st.device.end()
 
     def _computed(self) -> None:
         self.stage = _OUT
@@ -227,7 +260,12 @@ class SupervisedRun(EngineRun):
             if self._stepped and st.took_effect:
                 st.acc[UPDATES] += 1
         elif st.cur == OPTIMIZER:
-            st.leave_framework_optimizer()
+            now = st.clock()
+            st.acc[OPTIMIZER] += now - st.mark
+            st.mark = now
+            st.cur = RESIDUAL
+            if st.device is not None:
+                st.device.end()
 
     def closes(self) -> None:
         """The last event of a step was fired, and its handlers have run."""
@@ -237,7 +275,9 @@ class SupervisedRun(EngineRun):
             self.suspend()
             return
         self.close(due=True)
-        if not self._steps % _TELL_EVERY or self._steps <= 1:
+        if not self.steps:
+            self._spent[:] = [0] * len(_PARTS)  # of the first steps, which are not counted
+        if not self.steps % _TELL_EVERY or self.steps <= 1:
             self._tell_parts()
 
     # -- the optimizer's own step -------------------------------------------------------------
