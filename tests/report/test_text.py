@@ -92,7 +92,8 @@ def test_what_does_not_fit_the_last_line_is_cut_with_a_mark() -> None:
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=12))
 def test_rounded_parts_add_up_to_the_rounded_whole(parts: list[float]) -> None:
-    assert sum(apportion(parts)) == pytest.approx(round(sum(parts), 1), abs=0.051)
+    # 1.15 may be rounded either way: it is no binary fraction.
+    assert sum(apportion(parts)) == pytest.approx(sum(parts), abs=0.0501)
 
 
 def test_rounded_shares_add_up_to_100() -> None:
