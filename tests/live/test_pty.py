@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -305,3 +306,29 @@ def test_a_command_that_is_not_there_is_said(tmp_path: Path) -> None:
 
     assert user.end() == 127
     assert "no-such-command: command not found" in user.scrolled
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["behind the view", "after it was closed"])
+def test_a_terminal_that_takes_nothing_does_not_hold_the_program_up(
+    at_terminal: Callable[..., User], tmp_path: Path, close: bool
+) -> None:
+    user = at_terminal("""
+        import pathlib, time
+        while not pathlib.Path("go").exists(): time.sleep(0.05)
+        for i in range(200_000): print("line", i, "x" * 60)
+        pathlib.Path("done").touch()
+        while not pathlib.Path("end").exists(): time.sleep(0.05)
+    """)
+    user.until(OPEN)
+    if close:
+        user.type("q")
+        user.until(lambda: not user.is_full_screen)
+    (tmp_path / "go").touch()
+    until = time.monotonic() + 20
+    while not (tmp_path / "done").exists():  # nobody reads from the terminal meanwhile
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    (tmp_path / "end").touch()
+
+    assert user.end() == 0
+    assert "line 199999" in user.scrolled

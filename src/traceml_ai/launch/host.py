@@ -379,13 +379,15 @@ class UserTerminal:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self.settings)
 
-    def finish(self, most_s: float) -> None:
-        """Show the rest of the output, if the terminal takes it in time, and give it back."""
-        until = time.monotonic() + most_s
-        while self.is_following and time.monotonic() < until:
+    def finish(self, patience_s: float) -> None:
+        """Show the rest of the output as long as the terminal takes any of it, and give it back."""
+        shown, since = self.offset, time.monotonic()
+        while self.is_following and time.monotonic() - since < patience_s:
             self.write()
             if self.offset >= self._end:
                 break
+            if self.offset > shown:
+                shown, since = self.offset, time.monotonic()
             time.sleep(0.005)
         self.give_back()
 

@@ -119,15 +119,14 @@ def ranks(snapshot: Snapshot | None, width: int, height: int, look: Look) -> lis
     if not rows:
         return [Text("No rank has closed a step yet.", "dim")]
     lines = panels.ranks(snapshot, width, look) or [Text("One training process: nothing to compare.", "dim")]
-    lines += [
-        Text(""),
-        Text(f"{'rank':>6}{'pid':>10}{'steps':>12}{'step ms':>12}{'input wait ms':>16}", "dim"),
-    ]
-    slowest = sorted(rows, key=lambda row: -(row.step_ms or 0.0))
+    work = panels.work_by_rank(snapshot)
+    head = f"{'rank':>6}{'pid':>10}{'steps':>12}{'step ms':>12}{'own work ms':>14}{'input wait ms':>16}"
+    lines += [Text(""), Text(fit(head, width), "dim")]
+    slowest = sorted(rows, key=lambda row: -(work.get(row.rank) or row.step_ms or 0.0))
     for row in slowest[: max(0, height - len(lines))]:
         rank = NOT_AVAILABLE if row.rank is None else row.rank
         pid = NOT_AVAILABLE if row.pid is None else row.pid
-        figures = f"{number(row.step_ms):>12}{number(row.input_wait_ms):>16}"
+        figures = f"{number(row.step_ms):>12}{number(work.get(row.rank)):>14}{number(row.input_wait_ms):>16}"
         lines.append(Text(fit(f"{rank:>6}{pid:>10}{row.steps:>12,}{figures}", width)))
     return lines[:height]
 

@@ -184,21 +184,40 @@ def _marks(snapshot: Snapshot | None, first: Sequence[int], width: int, look: Lo
 
 
 def ranks(snapshot: Snapshot | None, width: int, look: Look) -> list[Text]:
-    """All ranks as one heat row; nothing for a single one."""
+    """All ranks as one heat row; nothing for a single one.
+
+    Ranks that wait for one another take equally long: what tells them apart is their own work, where
+    the collector could tell it from waiting.
+    """
     rows = rank_rows(snapshot)
     if len(rows) < 2:  # noqa: PLR2004 -- one rank differs from nobody
         return []
-    values = [row.step_ms for row in rows]
-    slowest = max(rows, key=lambda row: row.step_ms or 0.0)
-    known = sorted(value for value in values if value is not None)
-    middle = known[(len(known) - 1) // 2] if known else None
+    values, what = heat_values(snapshot, rows)
+    said = f"Ranks 0 to {len(rows) - 1:,} by {what}"
     per_cell = -(-len(rows) // width)
-    said = f"Ranks 0 to {len(rows) - 1:,}" + (
-        f", {per_cell} a cell (the slowest of them)" if per_cell > 1 else ""
-    )
-    if slowest.step_ms is not None and middle:
-        said += f", slowest {slowest.rank}: {millis(slowest.step_ms)}, median {millis(middle)}"
+    said += f", {per_cell} a cell (the slowest of them)" if per_cell > 1 else ""
+    known = sorted(value for value in values if value is not None)
+    if known:
+        slowest = rows[values.index(known[-1])]
+        said += (
+            f", slowest {slowest.rank}: {millis(known[-1])}, median {millis(known[(len(known) - 1) // 2])}"
+        )
     return [Text(fit(said, width)), heat_row(values, width, look)]
+
+
+def heat_values(snapshot: Snapshot | None, rows: Sequence[RankNow]) -> tuple[list[float | None], str]:
+    """Return what the ranks are compared by, and what it is called."""
+    work = work_by_rank(snapshot)
+    if work and all(row.rank in work for row in rows):
+        return [work[row.rank] for row in rows], "own work"
+    return [row.step_ms for row in rows], "step time"
+
+
+def work_by_rank(snapshot: Snapshot | None) -> dict[int | None, float]:
+    """Return each rank's own work in ms a step over the run, where it is known."""
+    summary = snapshot.summary if snapshot else None
+    found = summary.step_time.ranks if summary else []
+    return {row.rank: row.work_ms for row in found if row.work_ms is not None}
 
 
 def heat_row(values: Sequence[float | None], width: int, look: Look) -> Text:
