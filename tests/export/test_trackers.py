@@ -142,11 +142,14 @@ def wandb_records(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     from traceml_ai.export import wandb as traceml_wandb
 
     path = tmp_path_factory.mktemp("wandb")
-    settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, x_disable_meta=True)
+    settings = wandb.Settings(
+        silent=True, console="off", x_disable_stats=True, x_disable_meta=True, x_service_wait=120
+    )
     with wandb.init(mode="offline", dir=str(path), project="traceml", settings=settings) as run:
         run.log({"loss": 1.0})
         wandb.log(flat())
         assert traceml_wandb.log(run, SUMMARY)
+    wandb.teardown()  # its service writes the file, and may not be done yet
     (file,) = path.rglob("*.wandb")
     return list(records_of(file.read_bytes()))
 
