@@ -353,37 +353,6 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
-    def begin_forward(self) -> None:
-        """The trainer calls the model; calls of modules inside are part of it."""
-        try:
-            st = self.st
-            now = st.clock()
-            acc = st.acc
-            acc[st.cur] += now - st.mark
-            st.mark = now
-            acc[BOUNDARIES] += 2
-            if st.on_first_forward is not None:
-                st.on_first_forward()
-                st.on_first_forward = None
-            st.cur = FORWARD
-            if st.device is not None:
-                st.device.begin(FORWARD)
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
-    def end_forward(self) -> None:
-        """The model has answered."""
-        try:
-            st = self.st
-            now = st.clock()
-            st.acc[st.cur] += now - st.mark
-            st.mark = now
-            if st.device is not None:
-                st.device.end()
-            st.cur = RESIDUAL
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
     def begin_optimizer(self, optimizer: Any) -> None:
         """Gradients are ready: the rest of the batch is the optimizer's, until another phase begins."""
         try:
