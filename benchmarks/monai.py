@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROUNDS = 5
-STEPS = 3000
+ROUNDS = 3
+STEPS = 2000
 BUDGET_US = 20
 
 SCRIPT = """

@@ -60,7 +60,7 @@ def test_the_notebook_runs_its_settings_and_compares_neighbours(
     path = EXAMPLES / "notebooks" / "monai_bottleneck.ipynb"
     settings = 6 if ALL else 2
     monkeypatch.setenv("SETTINGS", str(settings))
-    monkeypatch.setenv("EPOCHS", "6" if ALL else "4")
+    monkeypatch.setenv("EPOCHS", "6" if ALL else "3")
     monkeypatch.setenv("LOGS_DIR", str(tmp_path / "logs"))
     notebook = nbformat.reads(path.read_text(), as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
