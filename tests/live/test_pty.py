@@ -187,7 +187,7 @@ def test_closing_the_view_leaves_the_program_at_the_terminal(at_terminal: Callab
 def test_ctrl_z_stops_the_program_and_continuing_goes_on(at_terminal: Callable[..., User]) -> None:
     user = at_terminal("""
         import time
-        for i in range(60):
+        for i in range(40):
             print("turn", i, flush=True); time.sleep(0.1)
     """)
     user.until(OPEN)
@@ -200,7 +200,7 @@ def test_ctrl_z_stops_the_program_and_continuing_goes_on(at_terminal: Callable[.
     user.go_on()
 
     assert user.end() == 0
-    assert "turn 59" in user.scrolled
+    assert "turn 39" in user.scrolled
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -238,7 +238,7 @@ def test_a_killed_launcher_leaves_the_program_running_and_the_terminal_usable(
 def test_a_killed_view_gives_the_terminal_back(at_terminal: Callable[..., User]) -> None:
     user = at_terminal("""
         import time
-        for i in range(50):
+        for i in range(35):
             print("turn", i, flush=True); time.sleep(0.1)
     """)
     before = user.settings
@@ -247,7 +247,7 @@ def test_a_killed_view_gives_the_terminal_back(at_terminal: Callable[..., User])
     (view,) = [pid for pid in children if b"attach" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(int(view), signal.SIGKILL)
     user.until(lambda: not user.is_full_screen)
-    user.until("turn 40")
+    user.until("turn 33")
 
     assert user.end() == 0
     assert user.settings == before
@@ -315,7 +315,7 @@ def test_a_terminal_that_takes_nothing_does_not_hold_the_program_up(
     user = at_terminal("""
         import pathlib, time
         while not pathlib.Path("go").exists(): time.sleep(0.05)
-        for i in range(200_000): print("line", i, "x" * 60)
+        for i in range(40_000): print("line", i, "x" * 60)
         pathlib.Path("done").touch()
         while not pathlib.Path("end").exists(): time.sleep(0.05)
     """)
@@ -331,4 +331,4 @@ def test_a_terminal_that_takes_nothing_does_not_hold_the_program_up(
     (tmp_path / "end").touch()
 
     assert user.end() == 0
-    assert "line 199999" in user.scrolled
+    assert "line 39999" in user.scrolled
