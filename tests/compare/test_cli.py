@@ -145,6 +145,22 @@ def test_markdown_is_for_a_pull_request(put: Put, capfd: Out) -> None:
     assert capfd.readouterr().out.startswith("### 🔴 REGRESSION: step time +")
 
 
+@pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
+def test_a_folder_whose_name_is_no_text_is_compared_and_listed(
+    put: Put, capfd: Out, form: tuple[str, ...]
+) -> None:
+    put("base")
+    odd = os.fsdecode(b"caf\xe9")
+    put(odd, 1.5, summary=make_run(name="odd"))
+    assert main(["compare", "base", odd, "--output", "evidence/x", "--html", "x.html", *form]) == 0
+    assert "odd" in capfd.readouterr().out
+    assert json.loads(Path("evidence/x.json").read_bytes())["b"][0]["path"] == "logs/caf?"
+    assert main(["runs", "--json"]) == 0
+    assert {run["name"] for run in json.loads(capfd.readouterr().out)["runs"]} == {"base", "caf?"}
+    assert main(["history", "train.py"]) == 0
+    assert "caf?" in capfd.readouterr().out
+
+
 def test_a_run_that_is_not_there_is_one_line_with_a_hint(put: Put, capfd: Out) -> None:
     put("baseline-1")
     said = error(capfd, "compare", "baseline1", "baseline-1")
@@ -160,6 +176,7 @@ def test_a_run_that_is_not_there_is_one_line_with_a_hint(put: Put, capfd: Out) -
         (b'{"traceml_version": "9", "schema_version": 99}', "was written by a newer TraceML (schema 99"),
         (b'{"loss": 1}', "is JSON but not a TraceML summary"),
         (b"", "is cut off in the middle"),
+        (b"[" * 100_000 + b"]" * 100_000, "is JSON but nested too deeply"),
     ],
 )
 def test_a_file_that_can_not_be_used_is_one_line_that_names_it(

@@ -16,6 +16,7 @@ from traceml_ai.compare.gate import Gate
 from traceml_ai.compare.noise import PastRun
 from traceml_ai.compare.phases import shifts
 from traceml_ai.compare.wording import MINUS, bound, plural, signed
+from traceml_ai.report.compare_text import render_text
 from traceml_ai.schema.compare import Comparison, Difference, PhaseChange, Verdict, encode
 from traceml_ai.schema.series import Blocks
 from traceml_ai.schema.summary import (
@@ -550,6 +551,25 @@ def test_a_limit_on_memory_is_one_on_the_host_and_on_the_device(b: Summary, pass
 def test_what_can_not_be_compared_passes_and_fails_no_gate() -> None:
     found = gated(make_run(threads=8), fail_on=("REGRESSION",))
     assert (found.passed, found.gates) == (None, [])
+
+
+@pytest.mark.parametrize("mean_ms", [-1.0, -1e308, 1e308])
+def test_a_phase_that_took_no_possible_time_is_left_out(mean_ms: float) -> None:
+    step = step_time()
+    damaged = replace(step, phases={**step.phases, "forward": PhaseStats(mean_ms=mean_ms, coverage=1.0)})
+    found = compare([given(make_run(damaged))], [given(make_run())])
+    assert "forward" not in {change.phase for change in found.phases}
+    assert "backward" in {change.phase for change in found.phases}
+
+
+@pytest.mark.parametrize("seconds", [-1e308, 1e308])
+def test_a_figure_that_no_run_can_have_is_unknown(seconds: float) -> None:
+    run = make_run()
+    causes = replace(run.time.between_by_cause, validation_s=seconds)
+    damaged = replace(run, time=replace(run.time, between_by_cause=causes))
+    found = compare([given(run)], [given(damaged)])
+    assert all(each.b is None for each in found.between if each.name == "validation")
+    assert render_text(found)
 
 
 def test_one_gate_that_fails_fails_all() -> None:

@@ -141,14 +141,18 @@ def test_a_summary_that_is_a_folder_says_so(tmp_path: Path) -> None:
     ("manifest", "said"),
     [
         ('{"started_at": "2030"}', "has no summary yet: traceml view a rebuilds it"),
+        ('{"started_at": 5}', "has no summary yet"),
         ("[]", "is damaged"),
         ("x", "is damaged"),
+        ("[" * 100_000, "is damaged"),
     ],
 )
 def test_a_run_without_a_summary_is_listed(tmp_path: Path, manifest: str, said: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / MANIFEST_FILE).write_text(manifest)
-    (row,) = read_runs(tmp_path)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / MANIFEST_FILE).write_text('{"started_at": "2030"}')
+    row = next(row for row in read_runs(tmp_path) if row.folder == "a")
     assert row.status == "unknown"
     assert said in (row.problem or "")
 

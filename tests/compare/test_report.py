@@ -139,6 +139,11 @@ def test_whatever_the_runs_no_line_is_wider_than_the_page_and_none_steers_the_te
 # --- Markdown --------------------------------------------------------------------------------------
 
 
+def test_the_markdown_says_on_one_line_what_was_compared() -> None:
+    line = render_markdown(example()).splitlines()[2]
+    assert re.fullmatch(r"`A` \S+ → `B` \S+: [\d.]+ → [\d.]+ ms a step, [\d.]+x faster", line)
+
+
 def test_the_markdown_has_verdict_table_gates_and_details() -> None:
     text = render_markdown(example())
     assert re.match(r"### 🟢 IMPROVEMENT: step time −1\d\.\d % \\\[−", text)

@@ -72,6 +72,14 @@ def test_a_program_that_never_trains_leaves_no_steps(tmp_path: Path) -> None:
     script(tmp_path, "pass")
     traced(["--run-name", "base", "train.py"], tmp_path)
     assert not (tmp_path / "logs/base/steps.npz").exists()
+    assert export(tmp_path, "base", "--csv", "s.csv").stderr.startswith("traceml: base has no step to export")
+
+
+def test_the_folder_of_an_export_is_made(tmp_path: Path) -> None:
+    training(tmp_path)
+    traced(["--run-name", "base", "train.py"], tmp_path)
+    assert export(tmp_path, "base", "--csv", "out/of/it/s.csv").returncode == 0
+    assert (tmp_path / "out/of/it/s.csv").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether a process lives is told by /proc")
@@ -139,9 +147,9 @@ def test_view_puts_the_report_beside_what_it_is_of(tmp_path: Path) -> None:
 def test_a_page_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
     script(tmp_path, "pass")
     traced(["--run-name", "base", "train.py"], tmp_path)
-    ended = run([*TRACEML, "view", "logs/base", "--html", "--output", "no/folder.html"], tmp_path)
+    ended = run([*TRACEML, "view", "logs/base", "--html", "--output", "train.py/page.html"], tmp_path)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("traceml: can't write no/folder.html")
+    assert ended.stderr.startswith("traceml: can't write train.py/page.html")
 
 
 @pytest.mark.parametrize(

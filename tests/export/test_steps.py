@@ -148,6 +148,15 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
         read_steps(path)
 
 
+def test_nobody_is_advised_to_open_a_pickle(tmp_path: Path) -> None:
+    path = tmp_path / "steps.npz"
+    path.write_bytes(b"another program's notes")
+    with pytest.raises(TraceMLError) as told:
+        read_steps(path)
+    assert "is damaged (it is no zip file)" in str(told.value)
+    assert "pickle" not in str(told.value)
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 

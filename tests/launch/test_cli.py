@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import traceml_ai
 from launch.tool import TRACEML, run, script
-from traceml_ai.cli.doctor import Check, page
+from traceml_ai.cli.doctor import Check, extras, page
 from traceml_ai.cli.main import VERBS, load, main
 
 
@@ -53,7 +55,7 @@ def test_the_help_of_a_verb_is_its_docstring(verb: str, capsys: pytest.CaptureFi
         (["run", "--trace-max-steps", "0", "x.py"], "0 is no number of steps above 0"),
         (["run", "--trace-max-steps", "1.5", "x.py"], "invalid whole number value: '1.5'"),
         (["run", "--json=1", "x.py"], "unknown option --json=1"),
-        (["view"], "the following arguments are required: path"),
+        (["view"], "the following arguments are required: RUN"),
         (["view", "--jso", "x"], "unrecognized arguments: --jso"),
     ],
 )
@@ -166,3 +168,43 @@ def test_a_machine_that_lacks_nothing_says_so() -> None:
         "n/a here:",
         "  nothing",
     ]
+
+
+def test_doctor_tells_which_extras_are_there_and_what_lacks_without_the_others() -> None:
+    found = extras(lambda module: module in {"bokeh", "pytorch_lightning"})
+
+    assert found[0].found == "dashboard, lightning"
+    shown = page(found)
+    assert "  [report]: no HTML pages (not installed)" in shown
+    assert "  [parquet]: no Parquet export (not installed)" in shown
+    assert "[lightning]" not in shown
+
+
+def test_every_extra_that_can_be_installed_is_one_that_doctor_knows() -> None:
+    for_developers = {"dev", "docs"}
+    offered = set(metadata.metadata("traceml-ai").get_all("Provides-Extra") or ()) - for_developers
+    known = {check.topic.strip("[]") for check in extras(lambda _: False)[1:]}
+
+    assert offered <= known
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("words", [["runs"], ["runs", "--json"]])
+def test_an_output_that_is_full_is_one_line(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*TRACEML, *words], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert ended.stderr == "traceml: can't write the output (No space left on device)\n"
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize("words", [["runs"], ["runs", "--json"]])
+def test_an_output_that_is_closed_is_no_traceback(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+
+    ended = run(["sh", "-c", 'exec "$@" >&-', "sh", *TRACEML, *words], tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")

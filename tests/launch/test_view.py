@@ -52,6 +52,17 @@ def test_the_card_is_shown_again_from_the_file_and_from_the_folder(tmp_path: Pat
     assert from_file.stdout == (tmp_path / "logs/base/final_summary.txt").read_text()
 
 
+def test_a_run_is_found_by_its_name(tmp_path: Path) -> None:
+    script(tmp_path, "pass")
+    traced(["--run-name", "base", "train.py"], tmp_path)
+
+    named = view(tmp_path, "base")
+
+    assert named.returncode == 0
+    assert named.stdout == view(tmp_path, "logs/base").stdout
+    assert view(tmp_path, "base", "--logs-dir", "elsewhere").returncode == 2
+
+
 def test_the_json_is_that_of_the_file(tmp_path: Path) -> None:
     script(tmp_path, "pass")
     traced(["train.py"], tmp_path)
@@ -141,7 +152,7 @@ def test_a_spool_named_by_a_foreign_manifest_is_not_removed(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "complaint", "code"),
     [
-        ("absent.json", None, "there is no absent.json", 2),
+        ("absent.json", None, "there is no run absent.json", 2),
         ("cut.json", '{"schema_version": 1, "run": {', "cut.json is cut off", 1),
         ("other.json", '{"a": 1}', "not a TraceML summary", 1),
         ("newer.json", '{"schema_version": 99, "traceml_version": "9"}', "newer TraceML", 1),
@@ -164,7 +175,7 @@ def test_what_is_no_summary_is_told_in_one_line(
 def test_a_folder_that_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
     ended = view(tmp_path, ".")
 
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert "is no run folder" in ended.stderr
 
 

@@ -80,6 +80,12 @@ def evil() -> str:
     return page(compared([given(run, HOSTILE)], [given(named, HOSTILE)]))
 
 
+def test_runs_that_can_not_be_compared_are_drawn_but_not_said_to_have_moved() -> None:
+    shown = page(compared([given(plain())], [given(make_run(step_time(), batch_size=999), "logs/b")]))
+    assert "Where the time moved" not in shown
+    assert "Each run for itself" in shown
+
+
 def test_hostile_names_are_text_and_nothing_else() -> None:
     found = Page(evil())
     assert not found.all("img")
@@ -95,6 +101,15 @@ def test_it_draws_logs_no_error_and_asks_for_nothing(browser: str, tmp_path: Pat
         seen = visit(browser, path)
         assert (seen.errors, seen.requests) == ([], [])
         assert seen.drawn == 4
+
+
+@needs_browser
+def test_on_a_telephone_a_run_is_named_on_one_line(browser: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(REAL), encoding="utf-8")
+    cell = "document.querySelector('#runs ~ * tbody th, #runs ~ table tbody th')"
+    ask = [f"{cell}.textContent", f"{cell}.getBoundingClientRect().width >= 90"]
+    assert visit(browser, path, ask=ask, width=390).found == [REAL[0].a[0].name, True]
 
 
 @pytest.fixture(scope="module")

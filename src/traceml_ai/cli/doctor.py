@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,22 @@ from traceml_ai.schema import env
 
 _TORCH_PATIENCE_S = 120
 _INTEGRATIONS = ("lightning", "pytorch-lightning", "transformers", "accelerate", "monai", "pytorch-ignite",
-                 "deepspeed", "ray", "wandb", "mlflow")  # fmt: skip
+                 "deepspeed", "ray")  # fmt: skip
+# Of each extra: what it imports, and what is not there without it.
+_EXTRAS = {
+    "report": (("bokeh", "jinja2"), "no HTML pages"),
+    "dashboard": (("bokeh",), "no live page"),
+    "wandb": (("wandb",), "no W&B logging"),
+    "mlflow": (("mlflow",), "no MLflow logging"),
+    "tensorboard": (("tensorboard",), "no event files"),
+    "parquet": (("pyarrow",), "no Parquet export"),
+    "otlp": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "no OpenTelemetry metrics"),
+    "prometheus": (("prometheus_client",), "no Prometheus endpoint"),
+    "lightning": (("lightning", "pytorch_lightning"), "no Trainer to measure"),
+    "monai": (("monai", "ignite"), "no MONAI trainers"),
+    "ignite": (("ignite",), "no engines to measure"),
+}
+_EITHER = frozenset({"lightning"})  # one of the packages is enough
 _DEVICE_PROBE = """
 import json, torch
 facts = {"version": torch.__version__, "threads": torch.get_num_threads(), "devices": [], "problem": None}
@@ -41,7 +57,7 @@ class Check(NamedTuple):
     """One line of the page."""
 
     topic: str
-    found: str
+    found: str  # empty: nothing, which only what is missing tells
     missing: str | None = None  # what will be n/a because of it, and why
 
 
@@ -68,8 +84,9 @@ def run(args: argparse.Namespace) -> int:
 
 def page(checks: list[Check]) -> str:
     """Return the checks as text: what was found, then what will be n/a."""
-    width = max(len(check.topic) for check in checks)
-    lines = [f"{check.topic:<{width}}  {check.found}" for check in checks]
+    shown = [check for check in checks if check.found]
+    width = max(len(check.topic) for check in shown)
+    lines = [f"{check.topic:<{width}}  {check.found}" for check in shown]
     missing = [f"  {check.topic}: {check.missing}" for check in checks if check.missing]
     return "\n".join([*lines, "", "n/a here:", *(missing or ["  nothing"])])
 
@@ -77,7 +94,7 @@ def page(checks: list[Check]) -> str:
 def examine(environ: Mapping[str, str]) -> list[Check]:
     """Look at everything a run depends on."""
     own = [Check("traceml", traceml_ai.__version__), _python(environ)]
-    measured = [_spool(), _memory_per_process(), _clock(), _integrations()]
+    measured = [_spool(), _memory_per_process(), _clock(), _integrations(), *extras(_is_there)]
     return [*own, *_torch(), *_machine(environ), *measured]
 
 
@@ -167,6 +184,31 @@ def _clock() -> Check:
 def _integrations() -> Check:
     found = [f"{name} {version}" for name in _INTEGRATIONS if (version := _version(name))]
     return Check("frameworks", ", ".join(found) or "none installed (plain loops need none)")
+
+
+def extras(is_there: Callable[[str], bool]) -> list[Check]:
+    """Return a line for the optional extras, and for each that is not installed what that means.
+
+    Args:
+        is_there: Whether a module can be imported.
+    """
+    here: list[str] = []
+    gone: list[Check] = []
+    for name, (modules, without) in _EXTRAS.items():
+        enough = any if name in _EITHER else all
+        if enough(is_there(module) for module in modules):
+            here.append(name)
+        else:
+            gone.append(Check(f"[{name}]", "", f"{without} (not installed)"))
+    return [Check("extras", ", ".join(here) or "none installed (a run needs none)"), *gone]
+
+
+def _is_there(module: str) -> bool:
+    """Look for a module without importing it: some of them take seconds."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # the package that it would lie in is not there, or half
+        return False
 
 
 def _version(package: str) -> str | None:

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceml_ai.errors import UsageError
+from traceml_ai.errors import TraceMLError, UsageError
 
 if TYPE_CHECKING:
     from traceml_ai.export.steps import KeptSteps
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Write what was asked for."""
     from traceml_ai.cli.lookup import find_run
     from traceml_ai.cli.summaries import find_summary
+    from traceml_ai.compare.wording import as_text
     from traceml_ai.export.perfetto import write_perfetto
     from traceml_ai.export.steps import STEPS_FILE, read_steps
     from traceml_ai.export.table import write_csv, write_parquet
@@ -50,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
     found = find_run(args.run, args.logs_dir)
     folder = found if found.is_dir() else found.parent
     summary = find_summary(found)
+    if not summary.run.steps and not (folder / STEPS_FILE).exists():
+        raise TraceMLError(f"{args.run} has no step to export (traceml view says why)")
+    _make_folders(args)
     steps = read_steps(folder / STEPS_FILE)
     if args.parquet:
         write_parquet(steps, args.parquet)
@@ -59,8 +63,16 @@ def run(args: argparse.Namespace) -> int:
         write_perfetto(steps, summary, args.perfetto)
     for name in FORMATS:
         if getattr(args, name):
-            print(f"{getattr(args, name)}: {_said(steps)}")
+            print(f"{as_text(getattr(args, name))}: {_said(steps)}")
     return 0
+
+
+def _make_folders(args: argparse.Namespace) -> None:
+    for path in filter(None, (getattr(args, name) for name in FORMATS)):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TraceMLError(f"can't write {path} ({error.strerror})") from None
 
 
 def _said(steps: KeptSteps) -> str:

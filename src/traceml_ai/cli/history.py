@@ -30,6 +30,7 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 def run(args: argparse.Namespace) -> int:
     """Print the history to standard output."""
     from traceml_ai.cli.lookup import write_text
+    from traceml_ai.compare.wording import as_text
     from traceml_ai.index.cache import read_runs
     from traceml_ai.index.listing import series
     from traceml_ai.report.runs_text import render_history
@@ -37,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
     rows = read_runs(args.logs_dir)
     found = History(
-        logs_dir=str(args.logs_dir), script=args.script, series=series(rows, wanted(args, args.script))
+        logs_dir=as_text(args.logs_dir),
+        script=as_text(args.script),
+        series=series(rows, wanted(args, args.script)),
     )
     if not found.series:
         known = sorted({row.script for row in rows if row.script})[:5]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +15,8 @@ import traceml_ai
 from traceml_ai.errors import TraceMLError, UsageError
 
 VERBS = ("run", "attach", "view", "export", "compare", "runs", "history", "doctor")
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class Verb(Protocol):
@@ -51,16 +55,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the caller: what is said goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
     except TraceMLError as error:
         print(f"traceml: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # view | head
         sys.stderr.close()
         return 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
+    except OSError as error:  # a verb's own files are its own business: this is the output
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        return _unwritten(error)
     except KeyboardInterrupt:  # before anything was started; afterwards it is noted, not raised
         return 128 + signal.SIGINT
+
+
+def _unwritten(error: OSError) -> int:
+    """Say that standard output takes nothing more; what is still buffered must not fail again at the exit."""
+    print(f"traceml: can't write the output ({error.strerror})", file=sys.stderr)
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return UsageError.exit_code
 
 
 def _dispatch(words: list[str]) -> int:

@@ -47,13 +47,14 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 def run(args: argparse.Namespace) -> int:
     """Print the list to standard output."""
     from traceml_ai.cli.lookup import write_text
+    from traceml_ai.compare.wording import as_text
     from traceml_ai.index.cache import read_runs
     from traceml_ai.index.listing import listed
     from traceml_ai.report.runs_text import render_runs
     from traceml_ai.schema.history import RunList, encode
 
     rows = read_runs(args.logs_dir)
-    found = RunList(logs_dir=str(args.logs_dir), runs=listed(rows, wanted(args, args.script)))
+    found = RunList(logs_dir=as_text(args.logs_dir), runs=listed(rows, wanted(args, args.script)))
     if args.json:
         sys.stdout.write(encode(found).decode())
     else:

@@ -1,6 +1,6 @@
 """Show a run's card again: from its final_summary.json, its run folder, or its step log.
 
-  traceml view logs/base            the card
+  traceml view logs/base            the card (base, under --logs-dir, does too)
   traceml view logs/base --html     a page with charts, which opens from disk
 
 When the collector was killed and left no final summary, it is rebuilt from the step log,
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``traceml view``."""
-    parser.add_argument("path", type=Path, help="a final_summary.json or a run folder")
+    parser.add_argument("run", metavar="RUN", help="a final_summary.json, a run folder, or a run name under "
+                        "--logs-dir")  # fmt: skip
+    parser.add_argument("--logs-dir", type=Path, default="logs", metavar="DIR", help="where run names are "
+                        "looked up (logs)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.add_argument("--html", action="store_true", help="write the report, report.html in the run folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="with --html: write it there instead")
@@ -40,16 +43,16 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def run(args: argparse.Namespace) -> int:
     """Print the card, or the JSON, of a run to standard output."""
+    from traceml_ai.cli.lookup import find_run
     from traceml_ai.cli.summaries import find_summary
     from traceml_ai.launch.tell import wants_color
     from traceml_ai.report.card import MAX_WIDTH, render_card
     from traceml_ai.schema.summary import encode
 
-    if not args.path.exists():
-        raise UsageError(f"there is no {args.path}: name a final_summary.json or a run folder")
-    summary = find_summary(args.path)
+    path = find_run(args.run, args.logs_dir)
+    summary = find_summary(path)
     if args.html:
-        return _write_html(summary, args.output or _beside(args.path))
+        return _write_html(summary, args.output or _beside(path))
     if args.json:
         sys.stdout.write(encode(summary).decode())
         return 0
@@ -64,15 +67,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_html(summary: Summary, path: Path) -> int:
+    from traceml_ai.compare.wording import as_text
     from traceml_ai.report.html import render_html
     from traceml_ai.spool.atomic import write_atomic
 
     page = render_html(summary).encode()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, page)
     except OSError as error:
         raise TraceMLError(f"can't write {path} ({error.strerror}): name another with --output") from None
-    print(path)
+    print(as_text(path))
     return 0
 
 

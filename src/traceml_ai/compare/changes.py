@@ -12,6 +12,9 @@ from traceml_ai.schema.summary import BetweenByCause, Finding, Summary, Throughp
 Side: TypeAlias = Sequence[Summary]
 Reader: TypeAlias = Callable[[Summary], float | None]
 
+# A figure beyond this (bytes, ms, a second) is a damaged file, and would overflow.
+_TOO_MUCH = 1e18
+
 # They say that nothing was found, which is no news.
 _QUIET = frozenset({"BALANCED", "NORMAL", "NO_DATA"})
 
@@ -78,13 +81,13 @@ def _usual(side: Side) -> dict[tuple[str, str], Finding]:
 
 
 def figure(name: str, unit: str, a: Side, b: Side, read: Reader) -> Figure:
-    """Return a figure of both sides: means over the runs that have it."""
+    """Return a figure of both sides: means over the runs that have it; what no run can have is unknown."""
     before, after = _mean(a, read), _mean(b, read)
     return Figure(name=name, unit=unit, a=before, b=after, change_pct=_change_pct(before, after))
 
 
 def _mean(side: Side, read: Reader) -> float | None:
-    values = [value for summary in side if (value := read(summary)) is not None]
+    values = [value for summary in side if (value := read(summary)) is not None and 0 <= value < _TOO_MUCH]
     return sum(values) / len(values) if values else None
 
 

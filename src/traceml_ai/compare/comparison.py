@@ -25,7 +25,7 @@ from traceml_ai.compare.verdict import (
     judge,
     wanted,
 )
-from traceml_ai.compare.wording import bound, plural, signed
+from traceml_ai.compare.wording import as_text, bound, plural, signed
 from traceml_ai.schema.compare import Comparison, Needed, Noise, PhaseChange, RunRef, StepTimeChange
 from traceml_ai.schema.summary import Summary
 
@@ -118,7 +118,7 @@ def _ref(given: Given) -> RunRef:
     known = _precision(given.summary)
     return RunRef(
         name=run.name,
-        path=given.path,
+        path=as_text(given.path),
         status=run.status,
         started_at=run.started_at,
         steps=step.steps,
@@ -141,7 +141,7 @@ def _precision(summary: Summary) -> longrun.Precision | None:
 
 def _same_runs(a: Sequence[Given], b: Sequence[Given]) -> list[str]:
     both = {given.path for given in a} & {given.path for given in b}
-    return [f"{path} is on both sides" for path in sorted(both)]
+    return [f"{as_text(path)} is on both sides" for path in sorted(both)]
 
 
 def _judged(known: Comparison, a: Sequence[Summary], b: Sequence[Summary], past: Past) -> Comparison:

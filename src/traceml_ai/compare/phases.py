@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from traceml_ai.compare.longrun import precision
+from traceml_ai.compare.longrun import plausible, precision
 from traceml_ai.compare.noise import Estimate, Floor, spread
 from traceml_ai.compare.verdict import t_value
 from traceml_ai.schema.compare import PhaseChange, Shift
@@ -56,7 +56,8 @@ def _estimate(step: StepTimeSection, name: str) -> Estimate | None:
     known = precision(blocks, step.blocks.steps_per_block)
     if stats is None or stats.mean_ms is None or stats.coverage is None or known is None:
         return None
-    return Estimate(stats.mean_ms * stats.coverage, known.variance, known.dof)
+    mean_ms = stats.mean_ms * stats.coverage
+    return Estimate(mean_ms, known.variance, known.dof) if plausible(mean_ms) else None
 
 
 def _change(pair: _Pair, floor: Floor, steps: tuple[float, float], tests: int) -> PhaseChange:

@@ -23,3 +23,8 @@ def bound(pct: float) -> str:
 def plural(count: int, word: str) -> str:
     """Write a count with its noun."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def as_text(name: object) -> str:
+    """Return a file's name or path as text that any encoding of Unicode takes, whatever its bytes are."""
+    return str(name).encode(errors="replace").decode()

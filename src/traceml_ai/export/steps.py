@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,7 @@ def read_steps(path: Path) -> KeptSteps:
         TraceMLError: There are none, or they can't be read.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(_zip(file), allow_pickle=False) as archive:
             return _decoded({name: archive[name] for name in archive.files}, path)
     except FileNotFoundError:
         raise TraceMLError(
@@ -175,6 +175,18 @@ def read_steps(path: Path) -> KeptSteps:
         raise TraceMLError(f"can't read {path} ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise TraceMLError(f"{path} is damaged ({error}): run the script again to have its steps") from None
+
+
+def _zip(file: BinaryIO) -> BinaryIO:
+    """Refuse what is no archive before numpy does, which would advise to open it as a pickle.
+
+    Raises:
+        zipfile.BadZipFile: It is none.
+    """
+    if not zipfile.is_zipfile(file):
+        raise zipfile.BadZipFile("it is no zip file")
+    file.seek(0)
+    return file
 
 
 def _decoded(arrays: dict[str, Any], path: Path) -> KeptSteps:

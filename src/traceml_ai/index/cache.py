@@ -45,8 +45,9 @@ def read_runs(logs: Path) -> list[Row]:
             f"can't read the log folder {logs} ({error.strerror}): name it with --logs-dir"
         ) from None
     # A run that goes on is no reason to write tens of megabytes again; it is read anew each time anyway.
-    if {row.folder: row.stamp for row in rows} != {name: row.stamp for name, row in known.items()}:
-        _save(logs, rows)
+    kept = [row for row in rows if _is_text(row.folder)]
+    if {row.folder: row.stamp for row in kept} != {name: row.stamp for name, row in known.items()}:
+        _save(logs, kept)
     return sorted(rows, key=lambda row: (row.started_at or "", row.folder))
 
 
@@ -78,11 +79,21 @@ def _read(folder: str, path: str, stamp: tuple[int, int, int]) -> Row:
 
 def _started_only(folder: str, stamp: tuple[int, int, int], data: bytes) -> Row:
     """Return the row of a run that has a manifest and no summary: it just began, or its collector died."""
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         started = json.loads(data).get("started_at")
+        started = started if isinstance(started, str) else None
         problem = f"has no summary yet: traceml view {folder} rebuilds it"
         return Row(folder=folder, stamp=stamp, started_at=started, problem=problem)
     return Row(folder=folder, stamp=stamp, problem=f"its {MANIFEST_FILE} is damaged")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file name is text: where its bytes are not, no cache can hold it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _load(logs: Path) -> list[Row]:

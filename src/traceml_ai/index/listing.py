@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from traceml_ai.compare.history import level_table
+from traceml_ai.compare.wording import as_text
 from traceml_ai.index.rows import Row
 from traceml_ai.schema.history import HistoryLevel, ListedRun, Series
 
@@ -59,7 +60,7 @@ def _is_wanted(row: Row, wanted: Filter) -> bool:
 
 def _listed(row: Row, before_ms: float | None) -> ListedRun:
     return ListedRun(
-        name=row.folder,
+        name=as_text(row.folder),
         started_at=row.started_at,
         script=row.script,
         status=row.status,
@@ -84,8 +85,8 @@ def series(rows: Sequence[Row], wanted: Filter) -> list[Series]:
     kinds: dict[str, list[tuple[Row, ListedRun]]] = {}
     shown = {run.name: run for run in listed(rows, wanted._replace(last=None))}
     for row in rows:
-        if row.step_ms and row.folder in shown:
-            kinds.setdefault(kind_of(row), []).append((row, shown[row.folder]))
+        if row.step_ms and as_text(row.folder) in shown:
+            kinds.setdefault(kind_of(row), []).append((row, shown[as_text(row.folder)]))
     found = [_series(runs if wanted.last is None else runs[-wanted.last :]) for runs in kinds.values()]
     return sorted(found, key=lambda each: each.runs[-1].started_at or "")
 

@@ -10,6 +10,7 @@ from traceml_ai.compare.command import program
 from traceml_ai.compare.comparison import Past
 from traceml_ai.compare.likeness import settings_of
 from traceml_ai.compare.noise import PastRun
+from traceml_ai.compare.wording import as_text
 from traceml_ai.errors import TraceMLError
 from traceml_ai.index.cache import read_runs
 from traceml_ai.index.rows import Row
@@ -41,9 +42,9 @@ def past_runs(folders: Sequence[Path], compared: Sequence[Path], summaries: Sequ
 def _shown(folder: Path) -> str:
     """Write a folder as the user would: from where they are, when it lies below."""
     try:
-        return str(folder.resolve().relative_to(Path.cwd()))
+        return as_text(folder.resolve().relative_to(Path.cwd()))
     except ValueError:
-        return str(folder)
+        return as_text(folder)
 
 
 def _rows(folder: Path, own: set[Path]) -> list[Row]:

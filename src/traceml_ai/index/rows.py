@@ -77,7 +77,7 @@ def row_of(folder: str, stamp: tuple[int, int, int], data: bytes) -> Row:
     """Return the row of a summary's content; what is wrong with it is said in the row."""
     try:
         found = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Row(folder=folder, stamp=stamp, problem=f"not a TraceML summary, or damaged ({error})")
     if found.schema_version > SCHEMA_VERSION:
         newer = f"written by a newer TraceML (schema {found.schema_version})"

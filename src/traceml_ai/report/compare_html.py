@@ -57,6 +57,7 @@ def render_comparison(found: Comparison, a: Sequence[Summary], b: Sequence[Summa
         look=_CLASSES[found.verdict],
         lines=_verdict_lines(found),
         drawn=charts,
+        drawn_title="Each run for itself" if found.verdict == "NOT_COMPARABLE" else "Where the time moved",
         parts=[part for part in _parts(found) if part.lines or part.table],
         version=found.traceml_version,
     )

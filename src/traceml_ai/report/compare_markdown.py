@@ -36,9 +36,8 @@ def _head(found: Comparison) -> Iterator[str]:
     _, _, rest = found.headline.partition(" ")
     yield f"### {_MARKS[found.verdict]} {_safe(found.headline.removesuffix(rest).strip(' :'))}: {_safe(rest)}"
     yield ""
-    yield f"`A` {_safe(words.names_of(found.a))} → `B` {_safe(words.names_of(found.b))}"
-    if found.step_time:
-        yield f": {_safe(words.step_words(found))}"
+    times = f": {_safe(words.step_words(found))}" if found.step_time else ""
+    yield f"`A` {_safe(words.names_of(found.a))} → `B` {_safe(words.names_of(found.b))}{times}"
     if found.verdict != "NOT_COMPARABLE":
         yield ""
         yield from (_safe(reason) for reason in found.reasons)

@@ -415,6 +415,10 @@ def _json_object(data: bytes | str, source: str) -> dict[str, Any]:
                 f"{source} is cut off in the middle: write it again or view the run folder"
             ) from None
         raise TraceMLError(f"{source} is not JSON ({error}): name a final_summary.json") from None
+    except RecursionError:
+        raise TraceMLError(
+            f"{source} is JSON but nested too deeply for a TraceML summary: name a final_summary.json"
+        ) from None
     if not isinstance(value, dict):
         raise TraceMLError(f"{source} is JSON but not a TraceML summary: name a final_summary.json")
     return value

@@ -71,7 +71,7 @@ def read_manifest(folder: Path) -> Manifest:
         fields = json.loads(path.read_bytes())
     except OSError as error:
         raise TraceMLError(f"can't read {path} ({error.strerror}): name a run folder") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise TraceMLError(f"{path} is not JSON: it is damaged, or another program's") from None
     if not isinstance(fields, dict) or fields.get("manifest_version") != MANIFEST_VERSION:
         raise TraceMLError(f"{path} is not a run manifest that this version of traceml reads")
