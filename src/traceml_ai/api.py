@@ -4,11 +4,13 @@ Nothing here is needed under ``traceml run``: a plain loop is recognised from it
 calls are for those who want to mark the step themselves, name phases of their own, feed data from
 something that is not a PyTorch ``DataLoader``, or read the result from inside.
 
-Outside ``traceml run`` every call does nothing, and `init` says so once.
+Started without ``traceml run``, `init` looks for the collector that ``traceml serve`` started. Where there
+is none every call does nothing, and `init` says so once.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from _thread import get_ident
@@ -16,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from traceml_ai.errors import UsageError
+from traceml_ai.errors import TraceMLError, UsageError
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.columns import (
     BACKWARD,
@@ -54,8 +56,14 @@ def init(
     patch_forward: bool | None = None,
     patch_backward: bool | None = None,
     patch_optimizer: bool | None = None,
+    standalone: bool = False,
+    logs_dir: str | os.PathLike[str] = "logs",
+    run_name: str | None = None,
 ) -> None:
     """Say how this process is measured. Optional; a compatible second call does nothing.
+
+    Started by ``python`` or ``torchrun`` themselves, a process that calls this is recorded by the collector
+    that waits for it (``traceml serve``), or by itself with ``standalone``.
 
     Args:
         mode: ``"auto"`` times loader, forward, backward and optimizer by itself. ``"manual"`` times
@@ -65,12 +73,19 @@ def init(
         patch_forward: With ``"selective"``: time the outermost calls of the model.
         patch_backward: With ``"selective"``: time ``backward`` and ``autograd.grad``.
         patch_optimizer: With ``"selective"``: time ``optimizer.step``.
+        standalone: Without any collector: keep the step log and write the summary at exit, for notebooks
+            and for scripts that are not started by ``traceml run``. Under it this changes nothing.
+        logs_dir: With ``standalone``: where run folders are kept.
+        run_name: With ``standalone``: the run's folder; default: script, date and time.
 
     Raises:
-        UsageError: An unknown mode, ``patch_...`` arguments with a mode that takes none, or a
-            second call that asks for something else than the first.
+        UsageError: An unknown mode, ``patch_...`` arguments with a mode that takes none, a
+            second call that asks for something else than the first, or a run name that is taken.
     """
     global _by_script  # noqa: PLW0603 - a process is configured once
+    if standalone and _configured is None:
+        _check_mode(mode)
+        _record_alone(os.fspath(logs_dir), run_name)
     configure(
         mode,
         patch_dataloader=patch_dataloader,
@@ -113,9 +128,13 @@ def configure(
         _apply(which)
 
 
-def _which(mode: str, given: tuple[bool | None, ...]) -> Which:
+def _check_mode(mode: str) -> None:
     if mode not in _MODES:
         raise UsageError(f"traceml.init(mode={mode!r}): unknown mode, use one of {', '.join(_MODES)}")
+
+
+def _which(mode: str, given: tuple[bool | None, ...]) -> Which:
+    _check_mode(mode)
     named = [name for name, value in zip(_PATCHES, given, strict=True) if value is not None]
     if mode == "selective":
         return Which(*(bool(value) for value in given))
@@ -129,19 +148,65 @@ def _which(mode: str, given: tuple[bool | None, ...]) -> Which:
 def _apply(which: Which) -> None:
     if env.is_disabled(os.environ.get(env.DISABLED)):
         return
+    sessions.chosen = which
+    if not (os.environ.get(env.SPOOL) or sessions.joined or _join()):
+        return
+    if "torch" not in sys.modules:
+        if not os.environ.get(env.SPOOL):  # else the start-up hook waits for it already
+            from traceml_ai import hook
+            from traceml_ai.hook import torch_import
+
+            torch_import.watch(hook.root())
+        return
     session = _session()
-    if session is None:
-        sessions.say_once(
-            "no collector for this process, nothing is measured; start it with: traceml run <script>"
-        )
-    elif session.which != which:
+    if session is not None and session.which != which:
         session.reinstall(which)
+
+
+def _join() -> bool:
+    """Find the collector that waits for this process."""
+    from traceml_ai.probe import joining
+
+    try:
+        place = joining.join(os.environ)
+    except TraceMLError as error:
+        sessions.say_once(
+            f"{error}, nothing is measured; start it with: traceml run <script>, or start traceml serve first"
+        )
+        return False
+    sessions.joined, sessions.run_folder = place
+    return True
+
+
+def _record_alone(logs: str, run_name: str | None) -> None:
+    """Make a run of this process by itself, unless there is a collector or TraceML is switched off."""
+    if os.environ.get(env.SPOOL) or env.is_disabled(os.environ.get(env.DISABLED)):
+        return
+    from traceml_ai.probe import joining
+
+    try:
+        place = joining.record_alone(logs, run_name, os.environ)
+    except UsageError:
+        raise
+    except (TraceMLError, OSError) as error:
+        sessions.say_once(f"{error}: nothing is measured")
+        return
+    sessions.joined, sessions.run_folder = place
+    assert place.folder is not None
+    # Before the session registers its own end: what is registered first runs last.
+    atexit.register(joining.tell_at_exit, place.folder, os.getpid())
+    sessions.say_once(f"recording to {place.folder}")
 
 
 def _session() -> Session | None:
     """This process's session, attached now if the start-up hook could not do it."""
     if sessions.current is None and "torch" in sys.modules:
-        return sessions.attach_from_environment(sys.modules["torch"], late=True)
+        session = sessions.attach_from_environment(sys.modules["torch"], late=True)
+        if session is not None and sessions.joined:
+            from traceml_ai.hook import frameworks
+
+            frameworks.watch()
+        return session
     return sessions.current
 
 
@@ -376,14 +441,24 @@ def final_summary() -> dict[str, Any] | None:
     Computed anew at each call from the steps that were recorded; not meant for the step path.
 
     Returns:
-        The summary as plain values, or None when this process is not measured.
+        The summary as plain values, or None when this process is not measured. A notebook displays the
+        dictionary as the run's card.
     """
+    whole = _whole()
+    if whole is None:
+        return None
+    from traceml_ai.report.notebook import Shown
+
+    return Shown(whole, whole)
+
+
+def _whole() -> dict[str, Any] | None:
     session = sessions.current
     if session is None or session.writer is None:
         return None
     from traceml_ai.collect.inside import summarize_process
 
-    return summarize_process(session.spool, session.origin)
+    return summarize_process(session.spool, session.origin, sessions.run_folder)
 
 
 def summary() -> dict[str, float | str]:
@@ -391,14 +466,16 @@ def summary() -> dict[str, float | str]:
 
     Returns:
         Names such as ``traceml/step_ms`` to numbers and strings; values that were not measured are
-        absent. Empty when this process is not measured.
+        absent. Empty when this process is not measured. A notebook displays the mapping as the run's
+        card.
     """
-    whole = final_summary()
+    whole = _whole()
     if whole is None:
         return {}
     from traceml_ai.report.flat import flatten
+    from traceml_ai.report.notebook import Shown
 
-    return flatten(whole)
+    return Shown(flatten(whole), whole)
 
 
 if sessions.current is not None:

@@ -52,7 +52,7 @@ def test_the_help_of_a_verb_is_its_docstring(verb: str, capsys: pytest.CaptureFi
         (["run", "--interval", "0", "x.py"], "0 is no number of seconds above 0"),
         (["run", "--interval", "nan", "x.py"], "nan is no number of seconds above 0"),
         (["run", "--interval", "fast", "x.py"], "invalid number of seconds value: 'fast'"),
-        (["run", "--trace-max-steps", "0", "x.py"], "0 is no number of steps above 0"),
+        (["run", "--trace-max-steps", "0", "x.py"], "0 is no number above 0"),
         (["run", "--trace-max-steps", "1.5", "x.py"], "invalid whole number value: '1.5'"),
         (["run", "--json=1", "x.py"], "unknown option --json=1"),
         (["view"], "the following arguments are required: RUN"),

@@ -72,8 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_dashboard_options(parser)
     parser.add_argument("--logs-dir", type=Path, default="logs", help="where run folders are kept (logs)")
     parser.add_argument("--run-name", help="the run's folder; default: script, date and time")
-    parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between samples (1)")
-    parser.add_argument("--trace-max-steps", type=_count, metavar="N", help="record at most N steps")
+    parser.add_argument("--interval", type=seconds_above_0, default=1.0, help="seconds between samples (1)")
+    parser.add_argument("--trace-max-steps", type=count_above_0, metavar="N", help="record at most N steps")
     parser.add_argument("--json", action="store_true", help="instead of the card, the summary as one line of "
                         "JSON: the last line of standard error")  # fmt: skip
     parser.add_argument("--disable-traceml", action="store_true", help="run the command, and nothing else")
@@ -139,19 +139,21 @@ def _check_dashboard(port: int) -> None:
     free_port(port)
 
 
-def _seconds(text: str) -> float:
+def seconds_above_0(text: str) -> float:
+    """Read a length of time."""
     value = float(text)
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
     return value
 
 
-def _count(text: str) -> int:
+def count_above_0(text: str) -> int:
+    """Read a number of things."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of steps above 0")
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
     return value
 
 
-_seconds.__name__ = "number of seconds"  # argparse names the type in its errors
-_count.__name__ = "whole number"
+seconds_above_0.__name__ = "number of seconds"  # argparse names the type in its errors
+count_above_0.__name__ = "whole number"

@@ -105,12 +105,16 @@ class Collector:
         """Return what was read of every training process so far."""
         return self._tail.inputs()
 
-    def finish(self, status: Status, exit_code: int, *, end_ns: int) -> Summary | None:
+    def deaths(self) -> list[Death]:
+        """Return the training processes that were seen to end, in that order."""
+        return self._deaths.found()
+
+    def finish(self, status: Status, exit_code: int | None, *, end_ns: int) -> Summary | None:
         """Read what is left of the logs and write the final summary.
 
         Args:
             status: How the run ended.
-            exit_code: What the shell sees.
+            exit_code: What the shell sees; ``None``: not known.
             end_ns: When the training process was gone.
 
         Returns:
@@ -140,8 +144,8 @@ class Collector:
         here, so an id must belong to a descendant of the one that was started.
         """
         child = self._manifest.child_pid
-        if child is None:
-            return []
+        if child is None:  # we started none: those that train came by themselves
+            return self._tail.pids
         for pid in self._tail.pids:
             if pid not in self._ours:
                 self._ours[pid] = pid == child or pid in descendants(child)

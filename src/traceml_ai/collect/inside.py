@@ -25,13 +25,14 @@ from traceml_ai.schema import env
 from traceml_ai.spool.runfolder import Manifest, read_manifest
 
 
-def summarize_process(spool: str, origin: tuple[int, int]) -> dict[str, Any]:
+def summarize_process(spool: str, origin: tuple[int, int], folder: str | None = None) -> dict[str, Any]:
     """Summarise the steps this process recorded so far.
 
     Args:
         spool: The run's spool folder.
         origin: When the probe attached, ``perf_counter_ns`` and nanoseconds since the epoch: the
             start when nothing else tells.
+        folder: The run folder, when the environment does not name it.
 
     Returns:
         The content of ``final_summary.json`` as plain values. What only the collector samples
@@ -41,7 +42,7 @@ def summarize_process(spool: str, origin: tuple[int, int]) -> dict[str, Any]:
     tail = Tail(Path(spool), notes, only=os.getpid())
     tail.finish()
     run = run_info(
-        _manifest(spool, origin),
+        _manifest(spool, origin, folder or os.environ.get(env.RUN_DIR)),
         "running",
         None,
         end_ns=time.perf_counter_ns(),
@@ -51,9 +52,8 @@ def summarize_process(spool: str, origin: tuple[int, int]) -> dict[str, Any]:
     return cast("dict[str, Any]", msgspec.to_builtins(summarize(run, tail.inputs(), [])))
 
 
-def _manifest(spool: str, origin: tuple[int, int]) -> Manifest:
+def _manifest(spool: str, origin: tuple[int, int], folder: str | None) -> Manifest:
     """Return the run's manifest, or what this process can say of itself without one."""
-    folder = os.environ.get(env.RUN_DIR)
     if folder:
         try:
             return read_manifest(Path(folder))

@@ -15,12 +15,19 @@ from traceml_ai.schema.samples import MachineFacts
 from traceml_ai.schema.summary import Summary
 from traceml_ai.spool.runfolder import Manifest, is_alive
 
+COLLECTOR_GONE = (
+    "rebuilt from the step log: the collector ended before the run, so processor and memory use and the exit "
+    "code are not known"
+)
 
-def rebuild(manifest: Manifest) -> Summary:
+
+def rebuild(manifest: Manifest, *, over_ns: int | None = None, remark: str = COLLECTOR_GONE) -> Summary:
     """Make the summary of a run from its manifest and step log.
 
     Args:
         manifest: The run's ``run.json``.
+        over_ns: When the run ended, though its process may still wait for its summary.
+        remark: Why there is no more than the step log.
 
     Returns:
         The summary; ``running`` while the training process lives. What the collector would have
@@ -35,20 +42,19 @@ def rebuild(manifest: Manifest) -> Summary:
             "so the summary can't be rebuilt"
         )
     notes = Notes()
-    notes.add("rebuilt", "rebuilt from the step log: the collector ended before the run, so processor and "
-              "memory use and the exit code are not known")  # fmt: skip
-    alive = is_alive(manifest.child_pid, manifest.child_birth)
+    notes.add("rebuilt", remark)
+    alive = over_ns is None and is_alive(manifest.child_pid, manifest.child_birth)
     tail = Tail(Path(manifest.spool), notes)
     tail.poll() if alive else tail.finish()
     inputs = tail.inputs()
-    status: Status = "running" if alive else _status(inputs)
-    end_ns = time.perf_counter_ns() if alive else _last_sign_of_life(manifest, inputs)
+    status: Status = "running" if alive else status_of(inputs)
+    end_ns = over_ns or (time.perf_counter_ns() if alive else _last_sign_of_life(manifest, inputs))
     machine = MachineFacts(**manifest.machine) if manifest.machine else None
     run = run_info(manifest, status, None, end_ns=end_ns, machine=machine, warnings=notes.messages())
     return summarize(run, inputs, [])
 
 
-def _status(inputs: list[RankInput]) -> Status:
+def status_of(inputs: list[RankInput]) -> Status:
     """Return how a dead run ended as far as its processes could say themselves."""
     if any(rank.facts.get("exception") for rank in inputs):
         return "failed"

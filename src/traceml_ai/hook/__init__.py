@@ -11,3 +11,8 @@ import os
 def folder() -> str:
     """The folder to put in front of ``PYTHONPATH``; it holds a ``sitecustomize`` and nothing else."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
+
+
+def root() -> str:
+    """The folder that holds the ``traceml_ai`` package."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

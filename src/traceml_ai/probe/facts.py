@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from traceml_ai.schema.facts import LoaderFacts, ProbeWarning, ProcessFacts
@@ -30,7 +31,7 @@ class Facts:
             "node": os.uname().nodename if hasattr(os, "uname") else "",
             "framework": "pytorch",
             "mode": "inferred",
-            "attempt": _attempt(),
+            "attempt": elastic_attempt(os.environ),
             "python_version": ".".join(map(str, sys.version_info[:3])),
             "loaders": [],
             "optimizers": [],
@@ -79,9 +80,9 @@ class Facts:
             return
 
 
-def _attempt() -> int:
+def elastic_attempt(environ: Mapping[str, str]) -> int:
     """How often torchrun has restarted the job."""
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    count = environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(count) if count.isdigit() else 0
 
 

@@ -53,6 +53,9 @@ _LOOKING_SHARE = 100
 _LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
+chosen: Which | None = None  # what init() asked for, possibly before there was a torch to measure
+joined: str | None = None  # the spool folder that init() found, where no launcher named one
+run_folder: str | None = None  # and its run folder
 
 
 class Session:
@@ -447,7 +450,7 @@ def attach(torch: Any, spool: str, *, max_steps: int = 0, late: bool = False) ->
     global current  # noqa: PLW0603 - there is one session in a process, that is the point
     if current is None:
         current = Session(torch, spool, max_steps=max_steps, late=late)
-        current.install(Which())
+        current.install(chosen or Which())
         atexit.register(current.finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=current.after_fork)
@@ -456,7 +459,7 @@ def attach(torch: Any, spool: str, *, max_steps: int = 0, late: bool = False) ->
 
 def attach_from_environment(torch: Any, *, late: bool = False) -> Session | None:
     """`attach` as the environment asks; None when it does not, or when it can't be done."""
-    spool = os.environ.get(env.SPOOL)
+    spool = os.environ.get(env.SPOOL) or joined
     if not spool or env.is_disabled(os.environ.get(env.DISABLED)):
         return None
     try:
