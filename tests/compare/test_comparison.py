@@ -562,6 +562,10 @@ def test_a_phase_that_took_no_possible_time_is_left_out(mean_ms: float) -> None:
     assert "backward" in {change.phase for change in found.phases}
 
 
+def test_a_step_time_next_to_nothing_is_none() -> None:
+    assert empty([given(make_run(replace(step_time(), step_ms=1e-320)))])
+
+
 @pytest.mark.parametrize("seconds", [-1e308, 1e308])
 def test_a_figure_that_no_run_can_have_is_unknown(seconds: float) -> None:
     run = make_run()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fakes import START_NS, Header, Run, samples_over
 from traceml_ai.diagnose.summarize import summarize
@@ -148,6 +149,17 @@ def test_the_file_is_strict_json_compressed_when_it_is_called_so(tmp_path: Path,
     document = json.loads(data, parse_constant=pytest.fail)
     assert document["displayTimeUnit"] == "ms"
     assert document["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("at_s", "said"), [([0.0], "differ in length"), ([-1e308] * 10, "beyond all numbers")]
+)
+def test_a_series_that_was_damaged_is_one_line(tmp_path: Path, at_s: list[float], said: str) -> None:
+    steps, summary = recorded(Run().steps(5))
+    series = replace(summary.process.series, at_s=at_s[: len(summary.process.series.at_s)])
+    damaged = replace(summary, process=replace(summary.process, series=series))
+    with pytest.raises(TraceMLError, match=said):
+        write_perfetto(steps, damaged, tmp_path / "trace.json")
 
 
 def test_a_place_that_can_not_be_written_to_is_one_line(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ LEAST_BLOCKS = 6
 
 # A mean beyond this (ms: thirty years) is a damaged file, and would overflow.
 _MOST_MS = 1e12
+# So is a mean below this that is not zero: a nanosecond in one of a million million steps.
+_LEAST_MS = 1e-18
 
 
 class Precision(NamedTuple):
@@ -34,7 +36,7 @@ class Precision(NamedTuple):
 
 def plausible(value: float | None) -> bool:
     """Whether a number can be a time in ms: known, not negative, finite."""
-    return value is not None and 0 <= value < _MOST_MS
+    return value is not None and (value == 0 or _LEAST_MS <= value < _MOST_MS)
 
 
 def precision(blocks: Sequence[float] | Floats, steps_per_block: int) -> Precision | None:

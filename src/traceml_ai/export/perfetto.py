@@ -18,6 +18,7 @@ import numpy as np
 from traceml_ai.analyze.columns import EXT, USER_COLUMNS, Rows
 from traceml_ai.errors import TraceMLError
 from traceml_ai.export.steps import KeptSteps
+from traceml_ai.report.html import check_lists
 from traceml_ai.schema.step import BETWEEN_CAUSES, Flags
 from traceml_ai.schema.summary import Summary
 
@@ -126,12 +127,16 @@ def write_perfetto(steps: KeptSteps, summary: Summary, path: Path) -> None:
     Raises:
         TraceMLError: It can't be written.
     """
+    check_lists(summary)
     document = {
         "displayTimeUnit": "ms",
         "otherData": {"run": summary.run.name, "traceml_version": summary.traceml_version},
         "traceEvents": list(trace_of(steps, summary)),
     }
-    data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise TraceMLError("the run's summary is damaged: a figure in it is beyond all numbers") from None
     try:
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     except OSError as error:
