@@ -82,8 +82,8 @@ def write(folder: str, steps: int) -> float:
     # In larger segments than usual: nobody reads meanwhile, and the log is bounded by their number.
     who = Identity(4242, -1, -1, 1, START_NS, time.time_ns())
     writer = StepLogWriter(folder, who, capacity=16_384)
-    for hot, values in records(steps):
-        (writer.append_hot if hot else writer.append)(values)
+    for _plain, values in records(steps):
+        writer.append(values)
     writer.close()
     return time.perf_counter() - begin
 
