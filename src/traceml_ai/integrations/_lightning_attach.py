@@ -93,7 +93,7 @@ def attach(trainer: Any) -> None:
         # be called while Lightning goes through the old one.
         trainer.callbacks = [callback, *trainer.callbacks]
         adapter.fit = Fit(session, trainer, callback, added=True)
-    adapter.fit.callback.fit = adapter.fit
+    adapter.fit.callback.report_to(adapter.fit)
     adapter.fit.describe(adapter.version)
 
 
@@ -116,7 +116,7 @@ def _let_go(adapter: Adapter, trainer: Any) -> None:
     if fit is None:
         return
     fit.ends()
-    fit.callback.fit = None
+    fit.callback.report_to(None)
     if fit.added and trainer is not None:
         trainer.callbacks = [cb for cb in trainer.callbacks if cb is not fit.callback]
 

@@ -154,21 +154,24 @@ class Fit:
         if not self.described:
             self._describe_loaders()
 
-    def batch_ends(self) -> None:
-        """The batch is over."""
+    def batch_ends(self, *_of: Any) -> None:
+        """The batch is over, and with it the step if an update was due."""
         window = self.window
-        if not window.st.window or window.st.framework != OWNED:
-            return
-        if self.by_hand:
-            step = self.trainer.global_step
-        else:
-            step = self.automatic.optim_progress.optimizer_steps
-            if step == self._global_step:
-                window.suspend()
+        try:
+            if not window.st.window or window.st.framework != OWNED:
                 return
-            self._global_step = step
-        if not window.close(step, due=not self.by_hand):
-            self.session.warn("forward", _NO_FORWARD, say=True)
+            if self.by_hand:
+                step = self.trainer.global_step
+            else:
+                step = self.automatic.optim_progress.optimizer_steps
+                if step == self._global_step:
+                    window.suspend()
+                    return
+                self._global_step = step
+            if not window.close(step, due=not self.by_hand):
+                self.session.warn("forward", _NO_FORWARD, say=True)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            window.fail("lightning", error)
 
 
 def _unknown(_batch: Any) -> None:

@@ -26,6 +26,7 @@ from traceml_ai.probe import session as sessions
 
 __all__ = ["TraceMLCallback", "adapt", "init"]
 
+_EACH_BATCH = ("on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_train_batch_end")
 _NAMESPACES = ("lightning.pytorch", "pytorch_lightning")
 
 
@@ -79,6 +80,19 @@ class TraceMLCallback:
         made: TraceMLCallback = object.__new__(_concrete(cls))
         return made
 
+    def report_to(self, fit: Fit | None) -> None:
+        """Report to ``fit`` from here on; None: to nobody.
+
+        What comes once or more a batch goes there directly: a call less each time.
+        """
+        for name in _EACH_BATCH:
+            self.__dict__.pop(name, None)
+        self.fit = fit
+        if fit is not None:
+            window = fit.window
+            calls = (window.begin_backward, window.end_backward, window.begin_optimizer, fit.batch_ends)
+            self.__dict__.update(zip(_EACH_BATCH, calls, strict=True))
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process is a callback of that process; it has no state to take along.
         return TraceMLCallback, ()
@@ -111,35 +125,6 @@ class TraceMLCallback:
         if fit is not None and not (fit.window.st.window and fit.described):
             try:
                 fit.batch_starts()
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                fit.window.fail("lightning", error)
-
-    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
-        """The backward begins."""
-        fit = self.fit
-        if fit is not None:
-            fit.window.begin_backward()
-
-    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """The backward is over."""
-        fit = self.fit
-        if fit is not None:
-            fit.window.end_backward()
-
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """The optimizer begins."""
-        fit = self.fit
-        if fit is not None:
-            fit.window.begin_optimizer(optimizer)
-
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """The batch is over, and with it the step if an update was due."""
-        fit = self.fit
-        if fit is not None:
-            try:
-                fit.batch_ends()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 fit.window.fail("lightning", error)
 

@@ -278,7 +278,6 @@ class Window:
             if st.cur == OPTIMIZER and st.device is not None:
                 st.device.end()
             acc[GLOBAL_STEP] = global_step + 1
-            st.rare = True
             st.window = self.group = False
             st.cur = HANDLERS
             st.close(now)
@@ -310,8 +309,12 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
-    def begin_backward(self) -> None:
-        """The backward of a microbatch begins; calls of autograd inside it are part of it."""
+    def begin_backward(self, *_of: Any) -> None:
+        """The backward of a microbatch begins; calls of autograd inside it are part of it.
+
+        Args:
+            _of: What the trainer hands its callbacks, which then can be this very method.
+        """
         try:
             st = self.st
             if not st.window or st.in_backward:
@@ -331,7 +334,7 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
-    def end_backward(self) -> None:
+    def end_backward(self, *_of: Any) -> None:
         """The backward is over."""
         try:
             before, self._backward = self._backward, None
@@ -353,9 +356,14 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
 
-    def begin_optimizer(self, optimizer: Any) -> None:
-        """Gradients are ready: the rest of the batch is the optimizer's, until another phase begins."""
+    def begin_optimizer(self, *of: Any) -> None:
+        """Gradients are ready: the rest of the batch is the optimizer's, until another phase begins.
+
+        Args:
+            of: The optimizer, behind what else the trainer hands its callbacks.
+        """
         try:
+            optimizer = of[-1]
             st = self.st
             if not st.window:
                 return

@@ -19,7 +19,7 @@ from traceml_ai.probe.columns import (
     GENERAL,
     IDLE,
 )
-from traceml_ai.schema.step import HOT_COLUMNS
+from traceml_ai.schema.step import RAW_COLUMNS
 
 
 def _no_log(_values: list[int]) -> None:
@@ -60,7 +60,7 @@ class Plain:
         self.clock = clock
         self.stage = GENERAL
         self.resting = IDLE  # the stage after a plain step; GENERAL: no step is to be plain any more
-        self.raw = [0] * HOT_COLUMNS
+        self.raw = [0] * len(RAW_COLUMNS)
         self.step = 0
         self.marked = False
         self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step

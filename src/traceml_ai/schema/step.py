@@ -36,15 +36,17 @@ COLUMNS: tuple[str, ...] = (
     "fetches",  # batches fetched from training loaders
     "boundaries",  # timed calls in this record (what the own cost was computed from)
     "flags",
-    # Written by steps in which something less ordinary happened.
+    # The next three are written by a framework's ordinary steps.
     "h2d_ns",
+    "between_handlers_ns",  # framework callbacks after the step
+    "global_step",  # the framework's own step number, -1 when there is none (stored plus one)
+    # Written by steps in which something less ordinary happened.
     "residual_validation_ns",  # an evaluation pass inside the window
     "residual_checkpoint_ns",  # torch.save inside the window
     "between_validation_ns",
     "between_checkpoint_ns",
     "between_gc_ns",
     "between_loader_ns",  # creating and ending the loader's iterator
-    "between_handlers_ns",  # framework callbacks after the step
     "user_0_ns",
     "user_1_ns",
     "user_2_ns",
@@ -65,14 +67,13 @@ COLUMNS: tuple[str, ...] = (
     "tokens",
     "comm_ns",  # collectives on the training thread, overlaps the phase they are in
     "arrival_ns",  # when this rank arrived at the first collective of the step
-    "global_step",  # the framework's own step number, -1 when there is none (stored plus one)
     "comm_split",  # where `comm_ns` lies, see `pack_comm_split`
     # Completed by the reader from the columns above.
     "step",  # process-local index, from 0
     "begin_ns",  # close_ns minus every exclusive column of this record
     "observed",
 )
-HOT_COLUMNS = 15
+HOT_COLUMNS = 18
 FLAGS_COLUMN = 14
 INDEX: dict[str, int] = {name: i for i, name in enumerate(COLUMNS)}
 N_COLUMNS = len(COLUMNS)
