@@ -558,6 +558,12 @@ def test_no_step_is_no_data() -> None:
     assert summary.time.steps_s is None
 
 
+def test_before_the_first_step_of_a_run_that_goes_on_nothing_is_missing_yet() -> None:
+    (finding,) = summarize(run_info(status="running"), [], []).findings
+    assert finding.why == "No training step has ended yet."
+    assert finding.next.startswith("Wait")
+
+
 def test_no_rank_at_all_is_no_data() -> None:
     assert summarize(run_info(), [], []).step_time.diagnosis == "NO_DATA"
 

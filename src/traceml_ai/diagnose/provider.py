@@ -179,6 +179,7 @@ def signals_of(run: RunInfo, view: RunView) -> Signals:
         steady_steps=steady.steps,
         aborted_steps=_counter(first, "aborted"),
         exception=facts.get("exception") or run.exception,
+        running=run.status == "running",
         hand_written_updates=_mostly(aggregate, Flags.NO_OPTIMIZER),
         breakdown=view.breakdown,
         residual_causes_ns=named.with_parts(

@@ -130,6 +130,7 @@ class Signals:
     steady_steps: int = 0
     aborted_steps: int = 0
     exception: str | None = None
+    running: bool = False  # this is a look at a run that goes on
     hand_written_updates: bool = False
     breakdown: Breakdown | None = None
     residual_causes_ns: dict[str, float] = field(default_factory=dict)  # per steady step

@@ -30,10 +30,14 @@ def finding(signals: Signals) -> Finding:
 def _why(signals: Signals) -> str:
     if signals.aborted_steps:
         return f"No training step ended ({words.plural(signals.aborted_steps, 'step')} begun and aborted)."
+    if signals.running:
+        return "No training step has ended yet."
     return "No training step was recognised: no model call with backward and optimizer step was seen."
 
 
 def _next(signals: Signals) -> str:
     if signals.exception:
         return f"Look at the script's {signals.exception} first."
+    if signals.running:
+        return "Wait: start-up, starting workers, the first batch and compiling come before the first step."
     return "If this script trains, mark its step: with traceml.trace_step(model): ..."
