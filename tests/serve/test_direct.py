@@ -205,3 +205,13 @@ def test_measuring_is_off_when_it_is_switched_off(tmp_path: Path) -> None:
     ended = train(tmp_path, before="traceml.init(standalone=True)", TRACEML_DISABLED="1")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not (tmp_path / "logs").exists()
+
+
+def test_no_signal_of_the_programs_is_taken(tmp_path: Path) -> None:
+    before = (
+        "import signal; found = [signal.getsignal(n) for n in sorted(signal.valid_signals())]; found[9] = 0"
+    )
+    before += "; signal.signal(signal.SIGUSR1, lambda *_: print('mine')); traceml.init(standalone=True)"
+    end = "now = [signal.getsignal(n) for n in sorted(signal.valid_signals())]; now[9] = 0; print(now == found)\n"
+    ended = train(tmp_path, before=before, end=end + "signal.raise_signal(signal.SIGUSR1)")
+    assert ended.stdout == "True\nmine\n"

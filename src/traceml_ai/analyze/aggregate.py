@@ -34,6 +34,8 @@ class Detail(NamedTuple):
 FULL = Detail()
 BRIEF = Detail(head=32, recent=64, slowest=8, buckets=16)
 """For one of thousands of ranks: some 150 kB instead of 6 MB, enough to compare it with the others."""
+LEAST = Detail(head=16, recent=32, slowest=4, buckets=8)
+"""For one of very many thousands of ranks: some 100 kB, so that 8,192 of them fit into a gigabyte."""
 
 Ints = NDArray[np.int64]
 
@@ -51,6 +53,8 @@ class RankAggregate:
 
     def __init__(self, detail: Detail = FULL) -> None:
         self.detail = detail
+        # Half the bins of a rank kept in brief are its size; two thousand million steps are enough for it.
+        self._counts = np.int64 if detail == FULL else np.int32
         self.marked = False
         self.excluded = 0  # inferred steps beside marked ones: the user's marks win
         self.tails = 0
@@ -64,7 +68,7 @@ class RankAggregate:
         self.sums: Ints = np.zeros(N_EXT, dtype=np.int64)
         self.epoch_starts = 0
         self.epoch_start_sums: Ints = np.zeros(N_EXT, dtype=np.int64)
-        self.histograms: dict[str, Ints] = {}
+        self.histograms: dict[str, NDArray[Any]] = {}
         self.observed: dict[Observed, int] = dict.fromkeys(Observed, 0)
         self.flags: dict[Flags, int] = dict.fromkeys(Flags, 0)
         self._head = Head(self.detail.head)
@@ -125,7 +129,7 @@ class RankAggregate:
             values = column(rows, name)[observed_mask(rows, name)]
             if len(values) == 0:
                 continue
-            counted = loghist.count(values)
+            counted = loghist.count(values).astype(self._counts, copy=False)
             known = self.histograms.get(name)
             self.histograms[name] = counted if known is None else known + counted
 

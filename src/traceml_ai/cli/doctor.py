@@ -31,6 +31,7 @@ _EXTRAS = {
     "parquet": (("pyarrow",), "no Parquet export"),
     "otlp": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "no OpenTelemetry metrics"),
     "prometheus": (("prometheus_client",), "no Prometheus endpoint"),
+    "nodes": (("zmq",), "no link between nodes"),
     "lightning": (("lightning", "pytorch_lightning"), "no Trainer to measure"),
     "monai": (("monai", "ignite"), "no MONAI trainers"),
     "ignite": (("ignite",), "no engines to measure"),

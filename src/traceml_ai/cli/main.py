@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol, cast
 import traceml_ai
 from traceml_ai.errors import TraceMLError, UsageError
 
-VERBS = ("run", "serve", "attach", "view", "export", "compare", "runs", "history", "doctor")
+VERBS = ("run", "serve", "attach", "view", "export", "compare", "runs", "history", "key", "doctor")
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 

@@ -17,6 +17,7 @@ import argparse
 import math
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceml_ai.cli.attach import add_dashboard_options
 from traceml_ai.errors import UsageError
@@ -25,6 +26,9 @@ from traceml_ai.launch.life import Request
 from traceml_ai.launch.life import run as run_request
 from traceml_ai.launch.outlets import Wanted, check
 from traceml_ai.schema import env
+
+if TYPE_CHECKING:
+    from traceml_ai.link.place import Where
 
 MODES = ("auto", "summary", "cli", "dashboard")
 _TORCHRUN = {
@@ -57,6 +61,8 @@ _VALUED = (
     "--trace-max-steps",
     "--otlp",
     "--prometheus",
+    "--link",
+    "--link-key",
     *_TORCHRUN,
 )
 
@@ -83,6 +89,33 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("several processes")
     for option, text in _TORCHRUN.items():
         group.add_argument(option, help=text, metavar="X")
+    add_link_options(parser)
+
+
+def add_link_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `traceml run` and `traceml serve` say alike about several nodes."""
+    group = parser.add_argument_group("several nodes")
+    group.add_argument("--link", metavar="[ADDRESS:]PORT", help="node 0 listens here and collects for all "
+                       "nodes, the others send; no address: the loopback one")  # fmt: skip
+    group.add_argument("--link-key", type=Path, metavar="FILE", help="the nodes' secret (traceml key "
+                       "makes it); default: TRACEML_LINK_SECRET")  # fmt: skip
+
+
+def place_of(args: argparse.Namespace) -> Where | None:
+    """Return this node's place, if a link between nodes was asked for.
+
+    Raises:
+        UsageError: Something is missing or wrong.
+    """
+    if args.link is None:
+        if args.link_key is not None:
+            raise UsageError("--link-key is the secret of a link: give --link [ADDRESS:]PORT too")
+        return None
+    from traceml_ai.link.place import find_place
+
+    given = (args.nnodes, args.node_rank, args.nproc_per_node)
+    numbers = tuple(None if each is None else str(each) for each in given)
+    return find_place(args.link, args.link_key, (numbers[0], numbers[1], numbers[2]), os.environ)
 
 
 def _prepare_outlets(parser: argparse.ArgumentParser) -> None:
@@ -109,9 +142,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     if args.mode == "dashboard" and not args.disable_traceml:
         _check_dashboard(args.dashboard_port)
+    link = None
     wanted = Wanted(args.html_report, not args.no_keep_steps, args.otlp, args.prometheus)
     if not (args.disable_traceml or env.is_disabled(os.environ.get(env.DISABLED))):
         check(wanted)
+        link = place_of(args)
     names = [option[2:].replace("-", "_") for option in _TORCHRUN]
     return run_request(
         Request(
@@ -128,6 +163,7 @@ def run(args: argparse.Namespace) -> int:
             save_output=not args.no_save_training_output,
             dashboard_port=args.dashboard_port,
             dashboard_opens=not args.no_dashboard_auto_open,
+            link=link,
         )
     )
 

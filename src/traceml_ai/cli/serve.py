@@ -2,6 +2,7 @@
 
   traceml serve                         wait for a script, then in another shell:  python train.py
   traceml serve --nproc-per-node=4      wait for four ranks:  torchrun --nproc-per-node=4 train.py
+  traceml serve --nnodes=2 --node-rank=0 --link=node0:29400 --link-key=run.key     on each of two nodes
 
 The two meet through a private folder of this user on this machine; no port is opened. The collector
 ends, with the card and final_summary.json, when the training has ended. Ctrl-C ends it earlier; the
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from traceml_ai.cli.run import count_above_0, seconds_above_0
+from traceml_ai.cli.run import add_link_options, count_above_0, place_of, seconds_above_0
 from traceml_ai.errors import UsageError
 
 
@@ -22,19 +23,21 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc-per-node", type=count_above_0, default=1, metavar="N",
                         help="ranks to wait for on this node (1)")  # fmt: skip
     parser.add_argument("--nnodes", type=count_above_0, default=1, metavar="N", help="nodes to wait for (1)")
+    parser.add_argument("--node-rank", metavar="N", help="this node's number, from 0; node 0 collects")
     parser.add_argument("--logs-dir", type=Path, default="logs", help="where run folders are kept (logs)")
     parser.add_argument("--run-name", help="the run's folder; default: serve, date and time")
     parser.add_argument("--interval", type=seconds_above_0, default=1.0, help="seconds between samples (1)")
     parser.add_argument("--json", action="store_true", help="instead of the card, the summary as one line of "
                         "JSON: the last line of standard error")  # fmt: skip
     parser.add_argument("--html-report", action="store_true", help="write report.html beside the summary")
+    add_link_options(parser)
 
 
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Read the words."""
     args = parser.parse_args(words)
-    if args.nnodes > 1:
-        raise UsageError("--nnodes needs a link between the nodes, which this version does not have")
+    if args.nnodes > 1 and args.link is None:
+        raise UsageError("--nnodes needs a link between the nodes: --link [ADDRESS:]PORT, on every node")
     return args
 
 
@@ -53,5 +56,6 @@ def run(args: argparse.Namespace) -> int:
             nproc_per_node=args.nproc_per_node,
             as_json=args.json,
             outlets=wanted,
+            link=place_of(args),
         )
     )

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.collect.deaths import Deaths
@@ -36,6 +37,25 @@ FIRST_SUMMARY_S = 1.0
 SUMMARY_EVERY_S = 5.0
 SUMMARY_BUDGET = 0.01
 """Share of a core for rewriting the summary: that of a very long run takes longer to make."""
+
+
+class Elsewhere(Protocol):
+    """The training processes of other nodes, as far as those told."""
+
+    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
+        """Return process id, rank and aggregate of each."""
+
+    def inputs(self) -> list[RankInput]:
+        """Return what the analysis needs of each."""
+
+    def samples(self) -> list[HostSample]:
+        """Return what was sampled there."""
+
+    def deaths(self) -> list[Death]:
+        """Return the ends that were seen there."""
+
+    def remarks(self) -> list[str]:
+        """Return what is missing."""
 
 
 class Collector:
@@ -71,6 +91,7 @@ class Collector:
         self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
         self._oom = OomWatch(files)
         self.latest: Summary | None = None
+        self.elsewhere: Elsewhere | None = None
         self._deaths = Deaths(clock=clock)
         self.machine = self._guard("reading the machine", read_machine, files, os.environ)
 
@@ -94,7 +115,13 @@ class Collector:
 
     def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
         """Return process id, rank and aggregate of each training process, in the order of the ranks."""
-        return self._tail.ranks()
+        if self.elsewhere is None:
+            return self._tail.ranks()
+        return self._tail.ranks() + self.elsewhere.ranks()
+
+    def own_pids(self) -> list[int]:
+        """Return the training processes of this node that have recorded steps."""
+        return self._tail.pids
 
     def newest_samples(self) -> list[HostSample]:
         """Return the last sample of each training process."""
@@ -103,7 +130,7 @@ class Collector:
 
     def inputs(self) -> list[RankInput]:
         """Return what was read of every training process so far."""
-        return self._tail.inputs()
+        return self._tail.inputs() + (self.elsewhere.inputs() if self.elsewhere else [])
 
     def deaths(self) -> list[Death]:
         """Return the training processes that were seen to end, in that order."""
@@ -160,20 +187,23 @@ class Collector:
         self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / SUMMARY_BUDGET))
 
     def _summary(self, status: Status, exit_code: int | None, end_ns: int) -> Summary:
-        samples = sorted(
-            (sample for series in self._series.values() for sample in series.samples()),
-            key=lambda sample: sample.t_ns,
-        )
+        sampled = [sample for series in self._series.values() for sample in series.samples()]
+        deaths, warnings = self._deaths.found(), self._notes.messages()
+        if self.elsewhere is not None:
+            sampled += self.elsewhere.samples()
+            deaths = sorted(deaths + self.elsewhere.deaths(), key=lambda death: death.t_ns)
+            warnings += self.elsewhere.remarks() if status != "running" else []
+        samples = sorted(sampled, key=lambda sample: sample.t_ns)
         run = run_info(
             self._manifest,
             status,
             exit_code,
             end_ns=end_ns,
             machine=self.machine,
-            warnings=self._notes.messages(),
-            deaths=self._deaths.found(),
+            warnings=warnings,
+            deaths=deaths,
         )
-        return summarize(run, self._tail.inputs(), samples)
+        return summarize(run, self.inputs(), samples)
 
     def _remark_kills(self, status: Status) -> None:
         kills = self._oom.kills()

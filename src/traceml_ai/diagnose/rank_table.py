@@ -14,7 +14,7 @@ from traceml_ai.diagnose.across import Across, Compared
 from traceml_ai.diagnose.ends import ended
 from traceml_ai.diagnose.provider import MANY_RANKS, RunView
 from traceml_ai.diagnose.signals import RankFacts
-from traceml_ai.schema.run import RunInfo
+from traceml_ai.schema.run import PID_SPACE, RunInfo
 from traceml_ai.schema.summary import AcrossRanks, RankRow, Spread
 
 # Of more than MANY_RANKS so many of the slowest are listed, and so many in the middle.
@@ -58,7 +58,7 @@ def _row(run: RunInfo, view: RunView, i: int, compared: Compared) -> RankRow:
     breakdown = rank.breakdown
     row = RankRow(
         rank=rank.rank,
-        pid=rank.pid,
+        pid=None if rank.pid is None else rank.pid % PID_SPACE,
         steps=rank.given.aggregate.count,
         node=rank.given.facts.get("node"),
         left_out=_left_out(view, i),

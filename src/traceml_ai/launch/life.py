@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from traceml_ai.collect.collector import Collector
     from traceml_ai.collect.publish import Publisher
     from traceml_ai.launch.page import Page
+    from traceml_ai.link.place import Where
+    from traceml_ai.link.setup import Link
     from traceml_ai.live.rounds import Rounds
 
 _BLIND_PAUSE_S = 1.0
@@ -51,6 +53,7 @@ class Request(NamedTuple):
     save_output: bool = True
     dashboard_port: int = 0  # any that is free
     dashboard_opens: bool = True
+    link: Where | None = None  # this node's place among several
 
 
 class Watched(NamedTuple):
@@ -60,6 +63,7 @@ class Watched(NamedTuple):
     publisher: Publisher
     rounds: Rounds
     outlets: Outlets
+    link: Link | None
 
 
 def run(request: Request) -> int:
@@ -77,7 +81,8 @@ def run(request: Request) -> int:
     if env.is_disabled(os.environ.get(env.DISABLED)) or _is_missing(request.target):
         return become(command)
     occupy_standard_descriptors()
-    plan = Plan(request.logs, request.run_name, request.target.stem, command, request.interval_s)
+    name = name_on_node(request.run_name, request.link)
+    plan = Plan(request.logs, name, request.target.stem, command, request.interval_s)
     recording = open_recording(plan)
     terminal = terminal_for_view(request.mode, os.environ) if recording.measured else None
     relay = Relay(shared=terminal is None)
@@ -124,6 +129,8 @@ def _watch(child: Program, relay: Relay, watched: Watched | None, guard: Guard) 
         if watched:
             guard("the collector's tick", watched.rounds.go)
             watched.outlets.tick()
+            if watched.link is not None:
+                guard("the link", watched.link.turn)
 
 
 def _open_page(request: Request, recording: Recording) -> Page | None:
@@ -164,7 +171,12 @@ def _start_collector(request: Request, recording: Recording, notes: Notes) -> Wa
     saved_to = recording.folder if request.save_output else None
     outlets = Outlets(request.outlets, recording.manifest, collector, publisher, notes)
     rounds = Rounds(collector, recording.manifest, notes, saved_to=saved_to)
-    return Watched(collector, publisher, rounds, outlets)
+    link = None
+    if request.link is not None:
+        from traceml_ai.link.setup import open_link
+
+        link = guard("the link", open_link, request.link, collector, recording.spool, notes)
+    return Watched(collector, publisher, rounds, outlets, link)
 
 
 def _finish(
@@ -178,14 +190,22 @@ def _finish(
         return
     from traceml_ai.launch.tell import tell
 
-    collector, publisher, rounds, outlets = watched
+    collector, publisher, rounds, outlets, link = watched
     rounds.finish()
+    sent = link is not None and link.finish(outcome.exit_code) and not link.is_owner
     summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
     if summary is None:
         return
-    tell(summary, publisher, as_json=request.as_json, environ=os.environ)
+    if sent:
+        say(f"everything was sent to the owner of the run; this node's own part is in {publisher.folder}")
+    tell(summary, publisher, as_json=request.as_json, environ=os.environ, shown=not sent)
     outlets.finish(summary)
     remove(recording.spool)
+
+
+def name_on_node(name: str | None, link: Where | None) -> str | None:
+    """Return the name of a node's own run folder: nodes often share the folder of the runs."""
+    return f"{name}-node{link.node}" if name is not None and link is not None and link.node else name
 
 
 def _environment(request: Request, recording: Recording) -> Mapping[str, str]:

@@ -16,14 +16,20 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from traceml_ai.collect.collector import Collector
 from traceml_ai.collect.notes import Guard, Notes
+from traceml_ai.collect.publish import Publisher
 from traceml_ai.collect.rebuild import status_of
 from traceml_ai.diagnose.summarize import RankInput
 from traceml_ai.errors import TraceMLError
+from traceml_ai.launch.life import name_on_node
 from traceml_ai.launch.outcome import Outcome
 from traceml_ai.launch.outlets import Outlets, Wanted
 from traceml_ai.launch.party import Party
 from traceml_ai.launch.say import say
+from traceml_ai.link.place import Where
+from traceml_ai.link.setup import Link, open_link
+from traceml_ai.live.rounds import Rounds
 from traceml_ai.schema.run import Death, Status
 from traceml_ai.spool.meeting import Meeting, Offer
 from traceml_ai.spool.recording import Plan, Recording, open_recording, remove
@@ -42,6 +48,7 @@ class ServeRequest(NamedTuple):
     nproc_per_node: int = 1
     as_json: bool = False
     outlets: Wanted = Wanted()
+    link: Where | None = None  # this node's place among several
 
 
 class Stop:
@@ -78,7 +85,8 @@ def serve(request: ServeRequest) -> int:
         UsageError: The run name is taken, or no folder name.
         TraceMLError: There is no place to record in.
     """
-    plan = Plan(request.logs, request.run_name, "serve", [], request.interval_s)
+    name = name_on_node(request.run_name, request.link)
+    plan = Plan(request.logs, name, "serve", [], request.interval_s)
     recording = open_recording(plan)
     if recording.spool is None or recording.folder is None:
         raise TraceMLError("; ".join(recording.problems))
@@ -136,10 +144,6 @@ class _Service:
 
     def _watch(self) -> bool:
         """Watch until the run is over; False when it was none: who came left without a step."""
-        from traceml_ai.collect.collector import Collector
-        from traceml_ai.collect.publish import Publisher
-        from traceml_ai.live.rounds import Rounds
-
         manifest = self._begin()
         publisher = Publisher(self._folder, lambda: None, self._notes)
         collector = Collector(manifest, publisher, self._notes)
@@ -148,26 +152,23 @@ class _Service:
             self._guard("the manifest", manifest._replace(machine=machine).write, self._folder)
         outlets = Outlets(self._request.outlets, manifest, collector, publisher, self._notes)
         rounds = Rounds(collector, manifest, self._notes, saved_to=None)
-        training: list[int] = []
-        while not self._stop.wait(min(_LOOK_S, rounds.pause_s())):
-            rounds.go()
-            outlets.tick()
-            self._party.look()
-            training = [pid for pid, _, _ in collector.ranks()]
-            if self._party.is_complete(training):
-                self._meeting.complete(self._party.parents)
-            if self._party.is_over(training):
-                break
+        link = self._guard("the link", open_link, self._request.link, collector, self._spool, self._notes)
+        self._follow(collector, rounds, outlets, link)
         collector.refresh()
-        training = [pid for pid, _, _ in collector.ranks()]
+        training = collector.own_pids()
         if not (training or self._stop.number):
             say("who came is gone without a training step; waiting for the next")
             self._party.forget()
+            if link is not None:
+                link.close()
             return False
         rounds.finish()
         self._remark_missing(len(training))
         status, exit_code = self._outcome(collector.inputs(), collector.deaths())
-        summary = collector.finish(status, exit_code, end_ns=time.perf_counter_ns())
+        end_ns = time.perf_counter_ns()
+        if link is not None:
+            self._guard("the end of the link", link.finish, exit_code, lambda: self._stop.number is not None)
+        summary = collector.finish(status, exit_code, end_ns=end_ns)
         if summary is None:
             return True
         from traceml_ai.launch.tell import tell
@@ -177,6 +178,20 @@ class _Service:
         if status != "running":
             remove(self._spool)
         return True
+
+    def _follow(self, collector: Collector, rounds: Rounds, outlets: Outlets, link: Link | None) -> None:
+        """Watch until nobody is there any more, or somebody stops us."""
+        while not self._stop.wait(min(_LOOK_S, rounds.pause_s())):
+            rounds.go()
+            outlets.tick()
+            if link is not None:
+                self._guard("the link", link.turn)
+            self._party.look()
+            training = collector.own_pids()
+            if self._party.is_complete(training):
+                self._meeting.complete(self._party.parents)
+            if self._party.is_over(training):
+                return
 
     def _begin(self) -> Manifest:
         """Note in the manifest what has come, so that the summary can be made again from the step log."""

@@ -15,7 +15,9 @@ from traceml_ai.schema.summary import Summary
 from traceml_ai.spool.runfolder import TEXT_FILE
 
 
-def tell(summary: Summary, publisher: Publisher, *, as_json: bool, environ: Mapping[str, str]) -> None:
+def tell(
+    summary: Summary, publisher: Publisher, *, as_json: bool, environ: Mapping[str, str], shown: bool = True
+) -> None:
     """Write ``final_summary.txt`` and show the card.
 
     Standard output stays the program's own, so the card goes to standard error.
@@ -25,8 +27,11 @@ def tell(summary: Summary, publisher: Publisher, *, as_json: bool, environ: Mapp
         publisher: Where its files go.
         as_json: Show the summary as one line of JSON instead, the last line of standard error.
         environ: ``NO_COLOR`` and ``TERM`` decide about colour on a terminal.
+        shown: Show it at all; another node does otherwise.
     """
     publisher.write(TEXT_FILE, render_card(summary).encode())
+    if not shown:
+        return
     if as_json:
         write_stderr(msgspec.json.encode(summary).decode() + "\n")
         return

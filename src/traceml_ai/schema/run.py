@@ -8,6 +8,9 @@ import msgspec
 
 from traceml_ai.schema.samples import MachineFacts
 
+PID_SPACE = 1 << 22
+"""More than any process id (Linux's largest): the processes of node k are told apart by k times this."""
+
 Status = Literal["running", "completed", "failed", "interrupted", "terminated", "killed"]
 
 

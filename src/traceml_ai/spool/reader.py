@@ -6,13 +6,15 @@ Nothing a file says is believed before it was checked against the file's size.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import struct
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,6 +38,7 @@ _SEGMENT_FILE = re.compile(r"steps-(\d+)-(\d{5,})\.tlog")
 _MAX_FACTS_BYTES = 1 << 20
 _MAX_CAPACITY = 1 << 24
 _MAX_PAIR_NS = 100_000
+_MOST = 1 << 48  # of what is counted: more, and the sums would overflow
 _BLOCK_RECORDS = 65_536
 _EXCLUSIVE = [INDEX[name] for name in EXCLUSIVE_COLUMNS]
 # A call that was timed took time, so the writer need not store that it was seen.
@@ -92,6 +95,9 @@ def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
     room = (file_bytes - layout.HEADER_BYTES) // RECORD_BYTES
     if not (0 < capacity <= _MAX_CAPACITY and 0 <= count <= capacity):
         raise TraceMLError(f"{path}: damaged step log (capacity {capacity}, count {count})")
+    numbers = (at(layout.SEGMENT), at(layout.FIRST_STEP), at(layout.PID), at(layout.RANK) + 1)
+    if not all(0 <= number < _MOST for number in numbers):
+        raise TraceMLError(f"{path}: damaged step log (segment, first step, process and rank {numbers})")
     return Header(
         capacity=capacity,
         segment=at(layout.SEGMENT),
@@ -265,7 +271,20 @@ def read_facts(folder: Path, pid: int) -> ProcessFacts:
             found = json.loads(file.read(_MAX_FACTS_BYTES))
     except (OSError, ValueError, RecursionError):
         return ProcessFacts()
-    return cast(ProcessFacts, found) if isinstance(found, dict) else ProcessFacts()
+    return clean_facts(found) if isinstance(found, dict) else ProcessFacts()
+
+
+_FACT_TYPES = get_type_hints(ProcessFacts)
+
+
+def clean_facts(found: dict[str, Any]) -> ProcessFacts:
+    """Return the facts that are what they should be; a damaged one counts as not known."""
+    clean: dict[str, Any] = {}
+    for name, kind in _FACT_TYPES.items():
+        if name in found:
+            with contextlib.suppress(msgspec.ValidationError):
+                clean[name] = msgspec.convert(found[name], kind)
+    return cast(ProcessFacts, clean)
 
 
 def _segments(folder: Path) -> list[tuple[int, int]]:

@@ -1,0 +1,69 @@
+"""The launch script for Slurm, with a faked table of its variables and stand-ins for its commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from link.test_nodes import DDP, PATIENCE_S
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "scripts" / "slurm" / "traceml.sbatch"
+
+TABLE = {
+    "SLURM_JOB_ID": "4242",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_JOB_NODELIST": "node[0-1]",
+    "SLURM_NNODES": "2",
+    "SLURM_RESTART_COUNT": "1",
+}
+SCONTROL = """#!/bin/sh
+[ "$*" = "show hostnames node[0-1]" ] && printf '127.0.0.1\\nnode1\\n'
+"""
+# One task a node, as --ntasks-per-node=1 says; what srun itself was called with is kept.
+SRUN = """#!/bin/sh
+echo "$@" > srun.words
+SLURM_NODEID=1 "$@" &
+SLURM_NODEID=0 "$@"
+code=$?
+wait
+exit $code
+"""
+
+
+def run_script(folder: Path, table: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    commands = folder / "bin"
+    commands.mkdir()
+    traceml = f'#!/bin/sh\nexec {sys.executable} -m traceml_ai "$@"\n'
+    for name, text in {"scontrol": SCONTROL, "srun": SRUN, "traceml": traceml}.items():
+        (commands / name).write_text(text)
+        (commands / name).chmod(0o755)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEML_", "SLURM_"))}
+    clean |= {"PATH": f"{commands}:{clean['PATH']}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        ["bash", str(SCRIPT), "train.py", "--epochs", "3"], cwd=folder, env=clean | table, text=True,
+        capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+def test_the_script_trains_on_all_nodes_and_makes_one_summary(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nassert sys.argv[1:] == ['--epochs', '3']\n" + DDP)
+    port = 20000 + os.getpid() % 5000 * 2
+    ended = run_script(tmp_path, TABLE | {"SLURM_JOB_ID": str(port - 20000)})
+    assert ended.returncode == 0, ended.stderr
+    name = f"train-{port - 20000}-1"
+    found = json.loads((tmp_path / "logs" / name / "final_summary.json").read_bytes())
+    assert (found["run"]["world_size"], found["run"]["status"]) == (2, "completed")
+    assert [row["steps"] for row in found["step_time"]["ranks"]] == [60, 60]
+    assert not any("never came" in warning for warning in found["warnings"])
+    words = (tmp_path / "srun.words").read_text()
+    assert f"--link 127.0.0.1:{port + 1} --nnodes 2" in words
+    assert len(max(words.split(), key=len)) < 64  # the secret is not among them
+
+
+def test_the_page_shows_the_script_as_it_is() -> None:
+    page = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    assert SCRIPT.read_text(encoding="utf-8").rstrip() in page
