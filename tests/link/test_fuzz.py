@@ -14,11 +14,13 @@ from hypothesis.extra import numpy as hnp
 from link.peers import KEYS, log
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.tail import Tail
+from traceml_ai.diagnose.summarize import summarize
 from traceml_ai.errors import TraceMLError
 from traceml_ai.link import frames
 from traceml_ai.link.blocks import MOST_RECORDS, decode_block, encode_block
 from traceml_ai.link.frames import Part, Report
 from traceml_ai.link.incoming import Incoming
+from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.step import N_COLUMNS
 from traceml_ai.schema.summary import decode as decode_summary
 from traceml_ai.spool import layout
@@ -83,6 +85,21 @@ def test_a_damaged_frame_never_breaks_the_owner(frame: bytes) -> None:
         incoming.take(message)
         incoming.remarks()
         assert sum(aggregate.count for _, _, aggregate in incoming.ranks()) <= MOST_RECORDS
+
+
+@settings(max_examples=80, deadline=None)
+@given(BLOCKS)
+def test_a_summary_comes_of_whatever_numbers_a_peer_sends(block: np.ndarray) -> None:
+    incoming = Incoming(2, 2, 1, 0, Notes(), now_s=lambda: 0.0)
+    part = Part(100, 1, 1, 0, 4, 0, 0, 0, False, encode_block(block))
+    incoming.take(Report(node=1, session=7, number=0, host="h", clock_ns=0, parts=[part]))
+    run = RunInfo(
+        name="r", status="completed", exit_code=0, started_at="", start_ns=0, end_ns=10**9, command=[],
+        traceml_version="0", warnings=incoming.remarks(),
+    )  # fmt: skip
+    summary = summarize(run, incoming.inputs(), [])
+    assert incoming.refused == {} or incoming.inputs() == []
+    assert summary.run.name == "r"
 
 
 def test_frames_of_another_version_run_and_size_are_told_apart() -> None:

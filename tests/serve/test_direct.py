@@ -7,12 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import pytest
+
+from link.test_nodes import free_port
+from traceml_ai.link.keys import write_secret
 
 TRAINING = """
 import sys, time
@@ -48,10 +54,10 @@ def clean_environment() -> dict[str, str]:
 
 
 @contextmanager
-def serving(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def serving(folder: Path, *words: str, name: str = "one") -> Iterator[subprocess.Popen[str]]:
     """Have a collector that waits."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "traceml_ai", "serve", "--run-name", "one", *words], cwd=folder, text=True,
+        [sys.executable, "-m", "traceml_ai", "serve", "--run-name", name, *words], cwd=folder, text=True,
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=clean_environment(),
     )  # fmt: skip
     try:
@@ -201,6 +207,31 @@ def test_a_notebook_displays_the_summary_as_a_card(tmp_path: Path) -> None:
     assert "<td>optimizer</td>" in ended.stdout
 
 
+def test_a_modules_name_beside_the_script_does_not_stand_in_the_way_of_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise SystemExit(9)")
+    ended = train(tmp_path, before="traceml.init(standalone=True, run_name='one')")
+    assert ended.returncode == 0
+    assert summary(tmp_path)["run"]["steps"] == 40
+
+
+def test_a_notebook_shows_the_card_at_any_time_and_leaves_a_summary(tmp_path: Path) -> None:
+    training = """
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(30):
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+    begin = "import traceml, torch; traceml.init(standalone=True, run_name='one')"
+    cells = [begin, training, "traceml.summary()"]
+    make: Any = nbformat.v4
+    notebook = make.new_notebook(cells=[make.new_code_cell(cell) for cell in cells])
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=PATIENCE_S, resources=where).execute()
+    assert "<td>forward</td>" in notebook.cells[2].outputs[0]["data"]["text/html"]
+    assert summary(tmp_path)["run"]["steps"] == 30
+
+
 def test_measuring_is_off_when_it_is_switched_off(tmp_path: Path) -> None:
     ended = train(tmp_path, before="traceml.init(standalone=True)", TRACEML_DISABLED="1")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -212,6 +243,29 @@ def test_no_signal_of_the_programs_is_taken(tmp_path: Path) -> None:
         "import signal; found = [signal.getsignal(n) for n in sorted(signal.valid_signals())]; found[9] = 0"
     )
     before += "; signal.signal(signal.SIGUSR1, lambda *_: print('mine')); traceml.init(standalone=True)"
-    end = "now = [signal.getsignal(n) for n in sorted(signal.valid_signals())]; now[9] = 0; print(now == found)\n"
+    end = "now = [signal.getsignal(n) for n in sorted(signal.valid_signals())]; now[9] = 0\n"
+    end += "print(now == found)\n"
     ended = train(tmp_path, before=before, end=end + "signal.raise_signal(signal.SIGUSR1)")
     assert ended.stdout == "True\nmine\n"
+
+
+def test_an_owner_that_is_started_again_collects_what_another_node_has(tmp_path: Path) -> None:
+    secret = write_secret(tmp_path / "run.key")
+    assert secret
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    words = ["--nnodes=2", f"--link={free_port()}", f"--link-key={tmp_path / 'run.key'}"]
+    with serving(here, *words, "--node-rank=0") as first, serving(there, *words, "--node-rank=1") as node:
+        (there / "train.py").write_text(
+            TRAINING.format(before="traceml.init()", after="", end="time.sleep(6)")
+        )
+        training = subprocess.Popen([sys.executable, "train.py"], cwd=there, env=clean_environment())
+        time.sleep(4)
+        first.kill()
+        with serving(here, *words, "--node-rank=0", name="two") as second:
+            assert training.wait(PATIENCE_S) == 0
+            node.communicate(timeout=PATIENCE_S)
+            second.communicate(timeout=PATIENCE_S)
+    found = summary(here, "two")
+    assert [row["steps"] for row in found["step_time"]["ranks"]] == [40]

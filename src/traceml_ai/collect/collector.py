@@ -119,6 +119,10 @@ class Collector:
             return self._tail.ranks()
         return self._tail.ranks() + self.elsewhere.ranks()
 
+    def adopt(self, manifest: Manifest) -> None:
+        """Take what came by itself for the run: it says when it began, and what it is."""
+        self._manifest = manifest
+
     def own_pids(self) -> list[int]:
         """Return the training processes of this node that have recorded steps."""
         return self._tail.pids

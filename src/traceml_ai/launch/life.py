@@ -192,7 +192,7 @@ def _finish(
 
     collector, publisher, rounds, outlets, link = watched
     rounds.finish()
-    sent = link is not None and link.finish(outcome.exit_code) and not link.is_owner
+    sent = _finish_link(link, outcome)
     summary = collector.finish(outcome.status, outcome.exit_code, end_ns=end_ns)
     if summary is None:
         return
@@ -201,6 +201,17 @@ def _finish(
     tell(summary, publisher, as_json=request.as_json, environ=os.environ, shown=not sent)
     outlets.finish(summary)
     remove(recording.spool)
+
+
+def _finish_link(link: Link | None, outcome: Outcome) -> bool:
+    """Return whether another node has everything, and tells about it."""
+    if link is None:
+        return False
+    from traceml_ai.link.setup import HURRIED_S, PATIENCE_S
+
+    hurried = outcome.status in {"interrupted", "terminated"}
+    done = link.finish(outcome.exit_code, patience_s=HURRIED_S if hurried else PATIENCE_S)
+    return done and not link.is_owner
 
 
 def name_on_node(name: str | None, link: Where | None) -> str | None:

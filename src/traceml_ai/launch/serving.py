@@ -116,6 +116,7 @@ class _Service:
         self._stop = stop
         self._spool = recording.spool
         self._folder = recording.folder
+        self._is_owner = request.link is not None and request.link.node == 0
         self._party = Party(recording.spool, request.nproc_per_node)
         self._notes = Notes(say)
         self._guard = Guard(self._notes)
@@ -125,7 +126,7 @@ class _Service:
         self._announce()
         while not self._stop.wait(_LOOK_S):
             self._party.look()
-            if self._party.joined and self._watch():
+            if (self._party.joined or self._is_owner) and self._watch():
                 return 0
         if not self._party.joined:
             self._recording.discard()
@@ -156,12 +157,12 @@ class _Service:
         self._follow(collector, rounds, outlets, link)
         collector.refresh()
         training = collector.own_pids()
-        if not (training or self._stop.number):
+        if not self._party.joined and self._stop.number and not collector.ranks():
+            return self._hang_up(link)
+        if not (training or self._stop.number or collector.ranks()):
             say("who came is gone without a training step; waiting for the next")
             self._party.forget()
-            if link is not None:
-                link.close()
-            return False
+            return self._hang_up(link)
         rounds.finish()
         self._remark_missing(len(training))
         status, exit_code = self._outcome(collector.inputs(), collector.deaths())
@@ -179,6 +180,11 @@ class _Service:
             remove(self._spool)
         return True
 
+    def _hang_up(self, link: Link | None) -> bool:
+        if link is not None:
+            link.close()
+        return False
+
     def _follow(self, collector: Collector, rounds: Rounds, outlets: Outlets, link: Link | None) -> None:
         """Watch until nobody is there any more, or somebody stops us."""
         while not self._stop.wait(min(_LOOK_S, rounds.pause_s())):
@@ -186,7 +192,14 @@ class _Service:
             outlets.tick()
             if link is not None:
                 self._guard("the link", link.turn)
+            is_first = not self._party.joined
             self._party.look()
+            if not self._party.joined:
+                if link is not None and link.is_complete:
+                    return
+                continue
+            if is_first:  # an owner collects for the others before anybody came here
+                collector.adopt(self._begin())
             training = collector.own_pids()
             if self._party.is_complete(training):
                 self._meeting.complete(self._party.parents)
@@ -195,7 +208,9 @@ class _Service:
 
     def _begin(self) -> Manifest:
         """Note in the manifest what has come, so that the summary can be made again from the step log."""
-        first = next(iter(self._party.joined.values()))
+        first = next(iter(self._party.joined.values()), None)
+        if first is None:
+            return self._recording.manifest._replace(start_ns=time.perf_counter_ns())
         start_ns = self._party.start_ns or time.perf_counter_ns()
         manifest = self._recording.manifest._replace(command=first.command, start_ns=start_ns)
         self._guard("the manifest", manifest.write, self._folder)

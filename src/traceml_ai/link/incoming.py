@@ -18,7 +18,7 @@ from traceml_ai.link.frames import Answer, Cursor, Part, Report
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import PID_SPACE, Death
 from traceml_ai.schema.samples import HostSample
-from traceml_ai.schema.step import INDEX
+from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, INDEX
 from traceml_ai.spool.reader import clean_facts
 
 _STAMPS = [INDEX[name] for name in ("close_ns", "open_ns", "begin_ns")]
@@ -26,6 +26,9 @@ _Records = NDArray[np.int64]
 _RESTARTS = 16  # so often may an elastic launcher start a node's processes again
 _MOST_DEATHS, _MOST_WARNINGS = 1024, 20
 _SILENT_S = 15.0  # a node that was not heard for so long may come back as another sender
+_LONG = [INDEX[name] for name in EXCLUSIVE_COLUMNS]
+_LONGEST_NS = 1 << 50  # a fortnight in one phase of one step
+_LARGEST = 1 << 61
 _ARRIVAL = INDEX["arrival_ns"]
 IN_FULL, IN_BRIEF = 64, 2048
 """Jobs of so many ranks are kept in full and in brief: some 6 MB, and 200 kB, a rank."""
@@ -204,7 +207,10 @@ class Incoming:
             node.deaths.append(
                 Death(pid=_key(report.node, end.pid), status=end.status, t_ns=end.t_ns + shift)
             )
-        node.ended = node.ended or report.ended
+        node.ended = report.ended and all(
+            node.processes[part.pid, part.origin_ns].taken >= part.first + len(records)
+            for part, records in zip(report.parts, prepared, strict=True)
+        )
         node.exit_code = report.exit_code
         for warning in report.warnings[:_MOST_WARNINGS]:
             self._notes.add(f"node {report.node} {warning[:200]}", f"node {report.node}: {warning[:200]}")
@@ -222,7 +228,7 @@ class Incoming:
         process = node.processes.get((part.pid, part.origin_ns))
         if process is not None and part.rank >= 0 <= process.rank != part.rank:
             raise TraceMLError("a process claims another rank than it had")
-        return decode_block(part.records)
+        return _believable(decode_block(part.records))
 
     def _take_part(self, node: _Node, report: Report, part: Part, records: _Records) -> None:
         key = part.pid, part.origin_ns
@@ -254,6 +260,20 @@ class Incoming:
             for part in report.parts
             if (part.pid, part.origin_ns) in node.processes
         ]
+
+
+def _believable(records: _Records) -> _Records:
+    """Return records whose times can be: no sum of them may overflow.
+
+    Raises:
+        TraceMLError: They can't.
+    """
+    rest = np.abs(records[:, _LONG])
+    if (records == np.iinfo(np.int64).min).any() or (rest > _LONGEST_NS).any():
+        raise TraceMLError("a peer sends records of steps that can't be")
+    if (np.abs(records) > _LARGEST).any():
+        raise TraceMLError("a peer sends records of steps that can't be")
+    return records
 
 
 def _key(node: int, pid: int) -> int:

@@ -14,10 +14,11 @@ from traceml_ai.errors import TraceMLError
 from traceml_ai.link.keys import derive
 from traceml_ai.link.place import Where
 
-OWNER_WAITS_S = 15.0
-"""For the other nodes' ends after the owner's own: they end together or not at all."""
+PATIENCE_S = 15.0
+"""For the other nodes' ends after the owner's own, and for an owner that can't be reached."""
 
-NODE_TRIES_S = 15.0
+HURRIED_S = 5.0
+"""The same when somebody stopped the run: a batch system kills what has not ended half a minute later."""
 
 
 class Link:
@@ -61,6 +62,11 @@ class Link:
         """Whether the run's summary is made here."""
         return self._owner is not None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the owner has all that the other nodes had to say."""
+        return self._owner is not None and self._incoming.is_complete
+
     def turn(self) -> None:
         """Send or take what there is."""
         if self._owner is not None:
@@ -69,8 +75,19 @@ class Link:
             self._tell()
             self._node.turn()
 
-    def finish(self, exit_code: int | None, stop: Callable[[], bool] = lambda: False) -> bool:
+    def finish(
+        self,
+        exit_code: int | None,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> bool:
         """Wait for what is still to come or to be sent, and hang up.
+
+        Args:
+            exit_code: What this node's program ended with.
+            stop: Whether somebody wants an end of it.
+            patience_s: How long to wait at most.
 
         Returns:
             Whether all of it was.
@@ -78,8 +95,8 @@ class Link:
         try:
             if self._node is not None:
                 self._tell()
-                return self._node.finish(exit_code, NODE_TRIES_S)
-            return self._wait_for_nodes(stop)
+                return self._node.finish(exit_code, patience_s)
+            return self._wait_for_nodes(stop, patience_s)
         finally:
             self.close()
 
@@ -89,9 +106,9 @@ class Link:
             if end is not None:
                 end.close()
 
-    def _wait_for_nodes(self, stop: Callable[[], bool]) -> bool:
+    def _wait_for_nodes(self, stop: Callable[[], bool], patience_s: float) -> bool:
         assert self._owner is not None
-        until = time.monotonic() + OWNER_WAITS_S
+        until = time.monotonic() + patience_s
         while time.monotonic() < until and not self._incoming.is_complete and not stop():
             self._owner.turn()
             self._owner.wait(0.1)

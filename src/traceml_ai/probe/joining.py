@@ -93,7 +93,7 @@ def record_alone(logs: str, run_name: str | None, environ: Mapping[str, str]) ->
     suffix = f"-r{rank}" if rank else ""
     name = None if run_name is None else run_name + suffix
     begin_ns = perf_counter_ns()
-    recording = open_recording(Plan(Path(logs), name, _stem() + suffix, list(sys.orig_argv), 0.0))
+    recording = open_recording(Plan(Path(logs).absolute(), name, _stem() + suffix, list(sys.orig_argv), 0.0))
     if recording.spool is None or recording.folder is None:
         raise TraceMLError("; ".join(recording.problems))
     age_s = None if _is_interactive() else meeting.age_of_this_process()
@@ -115,11 +115,23 @@ def _is_interactive() -> bool:
 # Not `-m`: the working directory must not come before the library in the search for modules.
 _FINISH = """
 import sys
-folder, end_ns, root, *path = sys.argv[1:]
-sys.path[:] = [*path, root]
+folder, end_ns, *sys.path[:] = sys.argv[1:]
 from traceml_ai.launch.finishing import finish
 finish(folder, int(end_ns))
 """
+
+
+def _search_path() -> list[str]:
+    """This process's search path, its program's own folder and the working directory last.
+
+    They can't be left out: the folder of a notebook's kernel holds the installed packages.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    own = {os.path.abspath(os.path.dirname(word)) for word in sys.argv[:1]}
+    if os.path.isdir(os.curdir):
+        own.add(os.path.abspath(os.curdir))
+    path = [os.path.abspath(each) for each in sys.path if each]
+    return [each for each in path if each not in own] + [root] + [each for each in path if each in own]
 
 
 def tell_at_exit(folder: str, pid: int) -> None:
@@ -130,13 +142,8 @@ def tell_at_exit(folder: str, pid: int) -> None:
     """
     if os.getpid() != pid or not sys.executable:
         return
-    here = os.path.abspath(os.curdir) if os.path.isdir(os.curdir) else ""
-    path = [os.path.abspath(each) for each in sys.path if each and os.path.abspath(each) != here]
-    script = os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else ""
-    path = [each for each in path if each != script]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of the package
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRACEML_")}
-    command = [sys.executable, "-c", _FINISH, folder, str(perf_counter_ns()), root, *path]
+    command = [sys.executable, "-c", _FINISH, folder, str(perf_counter_ns()), *_search_path()]
     if hasattr(os, "posix_spawn"):
         os.waitpid(os.posix_spawn(sys.executable, command, clean), 0)
     else:
