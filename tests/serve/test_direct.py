@@ -117,6 +117,17 @@ def test_training_goes_on_when_the_collector_is_stopped(tmp_path: Path) -> None:
     assert any("stopped while the training went on" in warning for warning in found["warnings"])
 
 
+def test_a_killed_collector_leaves_a_run_that_can_be_viewed_while_it_goes_on(tmp_path: Path) -> None:
+    view = [sys.executable, "-m", "traceml_ai", "view", "logs/one", "--json"]
+    with serving(tmp_path) as collector:
+        end = f"import os, subprocess; os.kill({collector.pid}, 9); subprocess.run({view!r})"
+        going_on = json.loads(train(tmp_path, end=end).stdout)
+    assert (going_on["run"]["status"], going_on["run"]["steps"]) == ("running", 39)
+    shown = subprocess.run(view, cwd=tmp_path, capture_output=True, check=True, timeout=PATIENCE_S)
+    over = json.loads(shown.stdout)
+    assert (over["run"]["status"], over["run"]["steps"]) == ("completed", 40)
+
+
 def test_a_rank_that_never_comes_is_said_to_be_missing(tmp_path: Path) -> None:
     with serving(tmp_path, "--nproc-per-node=2") as collector:
         train(tmp_path)

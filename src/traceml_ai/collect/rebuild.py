@@ -13,6 +13,7 @@ from traceml_ai.errors import TraceMLError
 from traceml_ai.schema.run import Status
 from traceml_ai.schema.samples import MachineFacts
 from traceml_ai.schema.summary import Summary
+from traceml_ai.spool.meeting import read_joined
 from traceml_ai.spool.runfolder import Manifest, is_alive
 
 COLLECTOR_GONE = (
@@ -43,7 +44,7 @@ def rebuild(manifest: Manifest, *, over_ns: int | None = None, remark: str = COL
         )
     notes = Notes()
     notes.add("rebuilt", remark)
-    alive = over_ns is None and is_alive(manifest.child_pid, manifest.child_birth)
+    alive = over_ns is None and _is_going_on(manifest)
     tail = Tail(Path(manifest.spool), notes)
     tail.poll() if alive else tail.finish()
     inputs = tail.inputs()
@@ -52,6 +53,14 @@ def rebuild(manifest: Manifest, *, over_ns: int | None = None, remark: str = COL
     machine = MachineFacts(**manifest.machine) if manifest.machine else None
     run = run_info(manifest, status, None, end_ns=end_ns, machine=machine, warnings=notes.messages())
     return summarize(run, inputs, [])
+
+
+def _is_going_on(manifest: Manifest) -> bool:
+    """Whether the process that was started lives, or one that came to the collector by itself."""
+    if is_alive(manifest.child_pid, manifest.child_birth):
+        return True
+    came = [] if manifest.spool is None else read_joined(Path(manifest.spool))
+    return any(is_alive(joined.pid, joined.birth) for joined in came)
 
 
 def status_of(inputs: list[RankInput]) -> Status:
