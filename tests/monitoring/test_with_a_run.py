@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +121,25 @@ def test_saving_replaces_the_file_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
 
 
+_COST = """
+import time
+from traceml_ai.monitoring import ThroughputMonitor
+
+monitor = ThroughputMonitor("cpu", record_every_n_steps=50)
+
+def cost_us(calls=500):
+    begin = time.thread_time_ns()
+    for _ in range(calls):
+        with monitor.phase("forward"):
+            pass
+    return (time.thread_time_ns() - begin) / calls / 1e3
+
+# The least of many tries: a busy machine only adds.
+print(min(cost_us() for _ in range(30)))
+"""
+
+
 def test_a_phase_costs_a_few_microseconds_at_most() -> None:
-    monitor = ThroughputMonitor("cpu", record_every_n_steps=50)
-
-    def cost_us(calls: int = 500) -> float:
-        begin = time.thread_time_ns()
-        for _ in range(calls):
-            with monitor.phase("forward"):
-                pass
-        return (time.thread_time_ns() - begin) / calls / 1e3
-
-    # The least of many tries: a busy machine only adds.
-    assert min(cost_us() for _ in range(30)) <= 3
+    # In a process of its own: what measures the coverage of the tests slows each line down.
+    told = subprocess.run([sys.executable, "-c", _COST], check=True, capture_output=True, text=True)
+    assert float(told.stdout) <= 3
