@@ -90,10 +90,12 @@ def test_a_script_with_init_is_collected_by_the_collector_that_waits(tmp_path: P
 
 
 def test_the_summary_says_how_a_process_ended_that_the_collector_did_not_start(tmp_path: Path) -> None:
+    script = TRAINING.format(before="traceml.init()", after="", end="raise SystemExit(3)")
+    (tmp_path / "train.py").write_text(script)
     with serving(tmp_path) as collector:
-        ended = train(tmp_path, end="raise SystemExit(3)")
-        collector.communicate(timeout=PATIENCE_S)
-    assert ended.returncode == 3
+        training = subprocess.Popen([sys.executable, "train.py"], cwd=tmp_path, env=clean_environment())
+        collector.communicate(timeout=PATIENCE_S)  # before the parent asks: older kernels forget it then
+        assert training.wait(PATIENCE_S) == 3
     assert (summary(tmp_path)["run"]["status"], summary(tmp_path)["run"]["exit_code"]) == ("failed", 3)
 
 

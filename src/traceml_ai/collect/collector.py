@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -118,6 +118,10 @@ class Collector:
         if self.elsewhere is None:
             return self._tail.ranks()
         return self._tail.ranks() + self.elsewhere.ranks()
+
+    def expect(self, pids: Iterable[int]) -> None:
+        """Be there when these processes end, that have not recorded a step yet perhaps."""
+        self._deaths.watch(pids)
 
     def adopt(self, manifest: Manifest) -> None:
         """Take what came by itself for the run: it says when it began, and what it is."""

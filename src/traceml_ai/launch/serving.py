@@ -36,6 +36,9 @@ from traceml_ai.spool.recording import Plan, Recording, open_recording, remove
 from traceml_ai.spool.runfolder import Manifest, birth_of
 
 _LOOK_S = 0.1
+_NEWS_S = 0.5
+"""For the thread that is told how a process ended, which may be later than we see that it has."""
+
 _STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
@@ -153,6 +156,7 @@ class _Service:
             self._guard("the manifest", manifest._replace(machine=machine).write, self._folder)
         outlets = Outlets(self._request.outlets, manifest, collector, publisher, self._notes)
         rounds = Rounds(collector, manifest, self._notes, saved_to=None)
+        collector.expect(self._party.joined)
         link = self._guard("the link", open_link, self._request.link, collector, self._spool, self._notes)
         self._follow(collector, rounds, outlets, link)
         collector.refresh()
@@ -165,7 +169,7 @@ class _Service:
             return self._hang_up(link)
         rounds.finish()
         self._remark_missing(len(training))
-        status, exit_code = self._outcome(collector.inputs(), collector.deaths())
+        status, exit_code = self._outcome(collector, training)
         end_ns = time.perf_counter_ns()
         if link is not None:
             self._guard("the end of the link", link.finish, exit_code, lambda: self._stop.number is not None)
@@ -200,6 +204,7 @@ class _Service:
                 continue
             if is_first:  # an owner collects for the others before anybody came here
                 collector.adopt(self._begin())
+            collector.expect(self._party.joined)
             training = collector.own_pids()
             if self._party.is_complete(training):
                 self._meeting.complete(self._party.parents)
@@ -225,10 +230,15 @@ class _Service:
             self._notes.add("stopped", "The collector was stopped while the training went on: what came "
                             "after is in no figure.")  # fmt: skip
 
-    def _outcome(self, inputs: list[RankInput], deaths: Iterable[Death]) -> tuple[Status, int | None]:
+    def _outcome(self, collector: Collector, training: list[int]) -> tuple[Status, int | None]:
         if self._party.is_alive():
             return "running", None
-        return outcome_of(inputs, deaths)
+        until = time.monotonic() + _NEWS_S
+        while not set(training) <= {death.pid for death in collector.deaths()} and time.monotonic() < until:
+            time.sleep(_NEWS_S / 50)
+        return outcome_of(
+            collector.inputs(), [death for death in collector.deaths() if death.pid in training]
+        )
 
 
 def outcome_of(inputs: list[RankInput], deaths: Iterable[Death]) -> tuple[Status, int | None]:
