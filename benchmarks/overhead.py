@@ -60,9 +60,7 @@ def make_loop(modules: int, *, marked: bool) -> Callable[[], float]:
     """A function that runs one block and returns microseconds per step."""
     model = Net(modules)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    data = torch.utils.data.TensorDataset(
-        torch.randn(8 * STEPS, WIDTH), torch.randint(0, 10, (8 * STEPS,))
-    )
+    data = torch.utils.data.TensorDataset(torch.randn(8 * STEPS, WIDTH), torch.randint(0, 10, (8 * STEPS,)))
     loader = torch.utils.data.DataLoader(data, batch_size=8)
     window: Callable[[torch.nn.Module], AbstractContextManager[object]] = (
         api.trace_step if marked else nullcontext
@@ -138,9 +136,7 @@ def measure(modules: int, rounds: int) -> list[dict[str, object]]:
 
 def row(modules: int, kind: str, rounds: list[dict[str, list[float]]]) -> dict[str, object]:
     """What one kind of steps costs."""
-    differences = [
-        [b - a for a, b in zip(times["untraced"], times[kind], strict=True)] for times in rounds
-    ]
+    differences = [[b - a for a, b in zip(times["untraced"], times[kind], strict=True)] for times in rounds]
     low, high = bootstrap(differences)
     return {
         "modules": modules,
