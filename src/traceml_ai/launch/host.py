@@ -39,6 +39,8 @@ _MOST_BEHIND = 1 << 20
 """A user's terminal that lags further behind than this misses what lies between."""
 _SETTLE_S = 0.5
 """How long the program's last words are waited for."""
+_STUCK_S = 5.0
+"""A terminal that takes nothing for this long at the end is given up; a plain program would wait for ever."""
 _HUNG_UP_PAUSE_S = 0.05
 
 
@@ -219,7 +221,7 @@ class Host:
         self._last_words()
         self._leave_others_alone()
         self._close_view()
-        self._user.finish(_SETTLE_S)
+        self._user.finish(_STUCK_S)
         self._launcher.send(wire.ENDED, f"{code} {self._writer.offset}".encode())
         self._flush_launcher()
 
