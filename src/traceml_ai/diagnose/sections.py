@@ -110,6 +110,7 @@ def _versions(run: RunInfo, facts: ProcessFacts) -> dict[str, str]:
         "traceml": run.traceml_version,
         "python": facts.get("python_version"),
         "torch": facts.get("torch_version"),
+        "driver": facts.get("driver_version"),
         facts.get("framework", "framework"): facts.get("framework_version"),
     }
     return {name: version for name, version in versions.items() if version}

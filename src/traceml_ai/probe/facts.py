@@ -112,7 +112,25 @@ def describe_torch(torch: Any) -> ProcessFacts:
     if cuda.is_available() and cuda.is_initialized():
         index = cuda.current_device()
         facts["devices"] = [f"cuda:{index} {cuda.get_device_name(index)}"]
+        driver = driver_version()
+        if driver is not None:
+            facts["driver_version"] = driver
     return facts
+
+
+def driver_version(told: str = "/proc/driver/nvidia/version") -> str | None:
+    """Version of NVIDIA's kernel driver; None where there is none.
+
+    Args:
+        told: The file in which the driver tells it, in a line such as ``NVRM version: NVIDIA UNIX x86_64
+            Kernel Module  550.54.15  Tue Mar ...``.
+    """
+    try:
+        with open(told, encoding="utf-8", errors="replace") as file:
+            words = file.readline().split()
+    except OSError:
+        return None
+    return next((word for word in words if word[0].isdigit() and "." in word), None)
 
 
 def _batch_size(loader: Any) -> int | None:

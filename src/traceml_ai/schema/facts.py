@@ -40,6 +40,7 @@ class ProcessFacts(TypedDict, total=False):
     framework: str  # "pytorch", "lightning", "monai", ...
     mode: str  # "inferred" or "marked"
     torch_version: str
+    driver_version: str  # of the accelerator's kernel driver
     python_version: str
     framework_version: str | None
     devices: list[str]  # e.g. ["cpu"], ["cuda:0 NVIDIA H200"]
