@@ -110,7 +110,9 @@ def test_unfinished_and_senseless_sequences_are_no_harm() -> None:
 # Up and down only from the first column: behind the last one pyte still wraps after them, xterm does not.
 PIECES = st.one_of(
     st.text("abc xyz", min_size=1, max_size=30).map(str.encode),
-    st.sampled_from([b"\r\n", b"\n", b"\r", b"\b", b"\r\x1b[A", b"\r\x1b[B", b"\x1b[2C", b"\x1b[3D", b"\x1b[K"]),
+    st.sampled_from(
+        [b"\r\n", b"\n", b"\r", b"\b", b"\r\x1b[A", b"\r\x1b[B", b"\x1b[2C", b"\x1b[3D", b"\x1b[K"]
+    ),
     st.sampled_from([b"\x1b[1K", b"\x1b[2K", b"\x1b[P", b"\x1b[2@", b"\x1b[3X", b"\x1b[5G", b"\x1b[2;3H"]),
     st.sampled_from([b"\x1b[31m", b"\x1b[0m", b"\x1b[1;4m", b"\x1b[44m", b"\x1b[J"]),
 )
