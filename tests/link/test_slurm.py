@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -43,24 +46,43 @@ def run_script(folder: Path, table: dict[str, str]) -> subprocess.CompletedProce
         (commands / name).chmod(0o755)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEML_", "SLURM_"))}
     clean |= {"PATH": f"{commands}:{clean['PATH']}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
+    with subprocess.Popen(
         ["bash", str(SCRIPT), "train.py", "--epochs", "3"], cwd=folder, env=clean | table, text=True,
-        capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True,
+    ) as script:  # fmt: skip
+        try:
+            out, err = script.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(script.pid, signal.SIGKILL)  # its nodes must not meet those of a next try
+            raise
+    return subprocess.CompletedProcess(script.args, script.returncode, out, err)
+
+
+def free_job() -> int:
+    """Return the number of a job whose two ports are free."""
+    while True:
+        job = random.SystemRandom().randrange(0, 5000) * 2
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", 20000 + job))
+                second.bind(("127.0.0.1", 20001 + job))
+            except OSError:
+                continue
+            return job
 
 
 def test_the_script_trains_on_all_nodes_and_makes_one_summary(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import sys\nassert sys.argv[1:] == ['--epochs', '3']\n" + DDP)
-    port = 20000 + os.getpid() % 5000 * 2
-    ended = run_script(tmp_path, TABLE | {"SLURM_JOB_ID": str(port - 20000)})
+    job = free_job()
+    ended = run_script(tmp_path, TABLE | {"SLURM_JOB_ID": str(job)})
     assert ended.returncode == 0, ended.stderr
-    name = f"train-{port - 20000}-1"
+    name = f"train-{job}-1"
     found = json.loads((tmp_path / "logs" / name / "final_summary.json").read_bytes())
     assert (found["run"]["world_size"], found["run"]["status"]) == (2, "completed")
     assert [row["steps"] for row in found["step_time"]["ranks"]] == [60, 60]
     assert not any("never came" in warning for warning in found["warnings"])
     words = (tmp_path / "srun.words").read_text()
-    assert f"--link 127.0.0.1:{port + 1} --nnodes 2" in words
+    assert f"--link 127.0.0.1:{20001 + job} --nnodes 2" in words
     assert len(max(words.split(), key=len)) < 64  # the secret is not among them
 
 
