@@ -53,7 +53,7 @@ check: $(READY)
 
 # The longer proofs: every labelled script, every setting of the notebooks.
 evidence: $(READY)
-	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai --reruns 2
+	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai tests/link/test_slurm.py --reruns 2
 	@# Several hosts on one machine; 77: network namespaces are not allowed here.
 	$(BIN)/python scripts/nodes_in_namespaces.py || test $$? = 77
 
