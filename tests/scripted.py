@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,13 +22,18 @@ class Run(NamedTuple):
     summary: dict[str, Any]
 
 
-def start(script: Path, folder: Path, *args: str, traced: bool) -> subprocess.Popen[bytes]:
-    """Start a script that may write what it found to the path it is given first."""
+def start(
+    script: Path, folder: Path, *args: str, traced: bool, options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a script that may write what it found to the path it is given first.
+
+    ``options`` are further ones of `traceml run`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable]
     if traced:
         command += ["-m", "traceml_ai", "run", "--mode", "summary", "--logs-dir", str(folder / "logs")]
-        command += ["--run-name", "one", str(script), "--args"]
+        command += ["--run-name", "one", *options, str(script), "--args"]
     else:
         command += [str(script)]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TRACEML_")}
@@ -53,9 +59,9 @@ def finish(process: subprocess.Popen[bytes], folder: Path) -> Run:
     )
 
 
-def run(script: Path, folder: Path, *args: str, traced: bool = True) -> Run:
+def run(script: Path, folder: Path, *args: str, traced: bool = True, options: Sequence[str] = ()) -> Run:
     """Run a script to its end."""
-    return finish(start(script, folder, *args, traced=traced), folder)
+    return finish(start(script, folder, *args, traced=traced, options=options), folder)
 
 
 def run_both(script: Path, folder: Path, *args: str) -> tuple[Run, Run]:
