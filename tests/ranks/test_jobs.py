@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -134,9 +135,11 @@ def test_a_job_that_is_restarted_is_two_attempts_and_not_one_blurred(tmp_path: P
         "--nproc-per-node=2",
         "--max-restarts=1",
     ]
+    # The second attempt of PyTorch's own would otherwise read the first one's addresses from the store they share.
     ended = subprocess.run(
         [*command, *torchrun, str(SCRIPTS / "restarted.py")],
         cwd=tmp_path,
+        env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         capture_output=True,
         text=True,
         check=False,
