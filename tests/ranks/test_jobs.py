@@ -135,7 +135,7 @@ def test_a_job_that_is_restarted_is_two_attempts_and_not_one_blurred(tmp_path: P
         "--nproc-per-node=2",
         "--max-restarts=1",
     ]
-    # The second attempt of PyTorch's own would otherwise read the first one's addresses from the store they share.
+    # PyTorch's second attempt would otherwise read the first one's addresses from the store they share.
     ended = subprocess.run(
         [*command, *torchrun, str(SCRIPTS / "restarted.py")],
         cwd=tmp_path,
