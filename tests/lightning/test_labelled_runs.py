@@ -12,7 +12,7 @@ SCRIPTS = sorted(Path(__file__).with_name("labelled").glob("[!_]*.py"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", plain.wanted(SCRIPTS), ids=lambda script: script.stem)
 def test_a_lightning_script_gets_the_verdict_that_is_true_of_it(script: Path, tmp_path: Path) -> None:
     plain.test_a_script_gets_the_verdict_that_is_true_of_it(script, tmp_path)
 
