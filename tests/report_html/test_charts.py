@@ -117,6 +117,15 @@ def test_the_slow_rank_stands_out_from_the_median_one() -> None:
     assert abs(excess["rank 1", "forward"]) < 1
 
 
+def test_processes_without_a_rank_that_had_the_same_id_are_rows_of_their_own() -> None:
+    rows = [replace(row, rank=None, pid=7) for row in FULL.step_time.ranks]
+    drawn = chart("ranks", replace(FULL, step_time=replace(FULL.step_time, ranks=rows)))
+    names = list(drawn.figure.y_range.factors)  # type: ignore[attr-defined]
+    assert len(set(names)) == len(rows)
+    assert set(drawn.sources["cells"].data["rank"]) == set(names)
+    assert [row[0] for row in drawn.table.rows] == names[::-1]
+
+
 def test_a_thousand_ranks_fit_on_a_page() -> None:
     row = FULL.step_time.ranks[0]
     rows = [replace(row, rank=rank) for rank in range(1000)]

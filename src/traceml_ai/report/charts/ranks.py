@@ -11,7 +11,7 @@ from bokeh.palettes import Blues, Oranges
 
 from traceml_ai.report.charts.base import Figure, Kind, Sources, Table, View, add_hover, new_figure
 from traceml_ai.report.charts.colours import INK
-from traceml_ai.report.charts.step import phase_word
+from traceml_ai.report.charts.step import phase_word, unique
 from traceml_ai.report.text import number
 from traceml_ai.schema.summary import RankRow, Summary
 
@@ -44,9 +44,7 @@ def _view(summary: Summary) -> View | None:
         return None
     cells = [cell for column, phase in enumerate(_phases(rows)) for cell in _cells(rows, phase, column)]
     columns = {key: [cell[key] for cell in cells] for key in cells[0]}
-    return View(
-        {"cells": columns}, factors=[_name(row) for row in rows], x_range=(-0.5, len(_phases(rows)) - 0.5)
-    )
+    return View({"cells": columns}, factors=_names(rows), x_range=(-0.5, len(_phases(rows)) - 0.5))
 
 
 def _rows(summary: Summary) -> list[RankRow]:
@@ -66,20 +64,24 @@ def _name(row: RankRow) -> str:
     return f"rank {row.rank}" if row.rank is not None else f"process {row.pid}"
 
 
+def _names(rows: list[RankRow]) -> list[str]:
+    return unique([_name(row) for row in rows])  # two processes without a rank may have had the same id
+
+
 def _cells(rows: list[RankRow], phase: str, column: int) -> list[dict[str, Any]]:
     known = [ms for row in rows if (ms := _ms(row, phase)) is not None]
     middle = median(known)
     step = median(row.step_ms or 0.0 for row in rows) or 1.0
     return [
         {
-            "rank": _name(row),
+            "rank": name,
             "column": column,
             "phase": _word(phase),
             "ms": number(ms),
             "excess_pct": float("nan") if ms is None else 100 * (ms - middle) / step,
             "label": number(ms) if len(rows) <= _MOST_NUMBERS else "",
         }
-        for row in rows
+        for name, row in zip(_names(rows), rows, strict=True)
         for ms in [_ms(row, phase)]
     ]
 
@@ -118,8 +120,8 @@ def _table(summary: Summary) -> Table:
     return Table(
         ["rank", *(f"{_word(phase)}, ms" for phase in phases), *more],
         [
-            [_name(row), *(number(_ms(row, phase)) for phase in phases), *([note] if more else [])]
-            for row, note in zip(rows, notes, strict=True)
+            [name, *(number(_ms(row, phase)) for phase in phases), *([note] if more else [])]
+            for name, row, note in zip(_names(rows), rows, notes, strict=True)
         ],
     )
 

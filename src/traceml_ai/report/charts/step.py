@@ -55,7 +55,7 @@ def _breakdown_view(summary: Summary) -> View | None:
     # A mean over all steps: what adds up to the step even where only some steps had the phase.
     each = [(stats.mean_ms or 0.0) * _part(stats.coverage) for stats in phases.values()]
     bars: dict[str, list[Any]] = {
-        "phase": _unique([phase_word(name) for name in phases]),
+        "phase": unique([phase_word(name) for name in phases]),
         "ms": each,
         "p95_ms": [stats.p95_ms for stats in phases.values()],
         "share": [_share(stats) for stats in phases.values()],
@@ -75,9 +75,10 @@ def _part(coverage: float | None) -> float:
     return 1.0 if coverage is None else coverage
 
 
-def _unique(words: list[str]) -> list[str]:
+def unique(words: list[str]) -> list[str]:
     """Tell equal names apart: categories of an axis must differ."""
-    return [word if word not in words[:at] else f"{word} ({at})" for at, word in enumerate(words)]
+    first = {word: at for at, word in reversed(list(enumerate(words)))}
+    return [word if at == first[word] else f"{word} ({at})" for at, word in enumerate(words)]
 
 
 def _share(stats: PhaseStats) -> str:
