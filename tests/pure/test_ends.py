@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from fakes import Header, run_info
 from ranks_sim import simulate
-from traceml_ai.diagnose.summarize import summarize
+from traceml_ai.diagnose.summarize import RankInput, summarize
 from traceml_ai.schema.run import Death, Status
+from traceml_ai.schema.step import INDEX
 from traceml_ai.schema.summary import Summary
 
 KILL, SEGV, TERM = 9, 11, 15
@@ -120,3 +121,55 @@ def test_an_attempt_of_one_process_is_told_from_the_one_before_too() -> None:
     summary = summarize(run_info(), [inputs[0], last], [])
     assert len(summary.step_time.ranks) == 1
     assert any("attempt 2" in warning for warning in summary.warnings)
+
+
+HOUR_NS = 3_600 * 10**9
+
+
+def elastic(rank: int, steps: int, *, at_ns: int, node: int = 0, attempt: int = 0, pid: int = 0) -> RankInput:
+    """One process of a job of two ranks that began at a time; node k's torchrun is process 10 + k."""
+    job = simulate(2, steps)
+    for name in ("begin_ns", "open_ns", "close_ns", "arrival_ns"):
+        job.records[:, :, INDEX[name]] += at_ns
+    each = job.inputs()[rank]
+    each.facts.update({"node": f"node{node}", "agent": 10 + node, "attempt": attempt})
+    return each._replace(header=Header(pid=pid, rank=rank))
+
+
+def pids(summary: Summary) -> list[int | None]:
+    return [row.pid for row in summary.step_time.ranks]
+
+
+def test_a_node_whose_count_stays_as_another_one_failed_is_of_the_last_attempt_too() -> None:
+    # PyTorch's torchrun counts failures of its own ranks only.
+    first = [elastic(0, 90, at_ns=0, pid=1), elastic(1, 90, at_ns=0, node=1, pid=2)]
+    second = [
+        elastic(0, 40, at_ns=HOUR_NS, pid=3),
+        elastic(1, 40, at_ns=HOUR_NS, node=1, attempt=1, pid=4),
+    ]
+    summary = summarize(run_info(), [*first, *second], [])
+    assert (pids(summary), summary.run.attempts, summary.run.steps) == ([3, 4], 2, 40)
+
+
+def test_a_node_that_is_gone_for_good_is_of_the_attempt_before() -> None:
+    first = [elastic(0, 90, at_ns=0, pid=1), elastic(1, 90, at_ns=0, node=1, pid=2)]
+    summary = summarize(run_info(), [*first, elastic(0, 40, at_ns=HOUR_NS, pid=3)], [])
+    assert (pids(summary), summary.run.attempts) == ([3], 2)
+    assert any("attempt 2" in warning for warning in summary.warnings)
+
+
+def test_nodes_that_fail_in_turn_are_three_attempts() -> None:
+    given = [elastic(0, 90, at_ns=0, pid=1), elastic(1, 90, at_ns=0, node=1, pid=2)]
+    given += [elastic(0, 50, at_ns=HOUR_NS, pid=3), elastic(1, 50, at_ns=HOUR_NS, node=1, attempt=1, pid=4)]
+    given += [
+        elastic(0, 40, at_ns=2 * HOUR_NS, attempt=1, pid=5),
+        elastic(1, 40, at_ns=2 * HOUR_NS, node=1, attempt=1, pid=6),
+    ]
+    summary = summarize(run_info(), given, [])
+    assert (pids(summary), summary.run.attempts, summary.run.steps) == ([5, 6], 3, 40)
+
+
+def test_a_rank_that_ended_early_is_still_of_the_only_attempt() -> None:
+    given = [elastic(0, 90, at_ns=0, pid=1), elastic(1, 20, at_ns=0, node=1, pid=2)]
+    summary = summarize(run_info(), given, [])
+    assert (pids(summary), summary.run.attempts) == ([1, 2], 1)

@@ -18,6 +18,7 @@ from traceml_ai.analyze.steady import Steady, pooled, steady_part
 from traceml_ai.analyze.timeline import timeline
 from traceml_ai.diagnose import named
 from traceml_ai.diagnose.across import Across, Compared, RankLike, compare_ranks
+from traceml_ai.diagnose.attempts import split_attempts
 from traceml_ai.diagnose.signals import Collections, EpochStarts, RankInput, Signals, StepMemory
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.samples import HostSample
@@ -75,7 +76,7 @@ class RunView(NamedTuple):
 
 def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunView:
     """Order the ranks and compute what every later part needs; no rank is one rank without steps."""
-    given, earlier = _last_attempt(list(ranks) or [RankInput(RankAggregate(), {})])
+    given, earlier, attempts = split_attempts(list(ranks) or [RankInput(RankAggregate(), {})])
     parts = [steady_part(each.aggregate) for each in given]
     clock = _common_clock(given, parts)
     views = sorted(
@@ -96,18 +97,8 @@ def view_run(ranks: Sequence[RankInput], samples: Sequence[HostSample]) -> RunVi
         breakdown,
         _samples_of(views[0].pid, samples),
         _across(views, clock),
-        attempts=1 + max(each.facts.get("attempt", 0) for each in given),
+        attempts=attempts,
         earlier_steps=max((each.aggregate.count for each in earlier), default=0),
-    )
-
-
-def _last_attempt(given: list[RankInput]) -> tuple[list[RankInput], list[RankInput]]:
-    """Tell the processes of the last attempt that trained from those of a job's earlier ones."""
-    trained = [each for each in given if each.aggregate.count] or given
-    last = max(each.facts.get("attempt", 0) for each in trained)
-    return (
-        [each for each in given if each.facts.get("attempt", 0) == last],
-        [each for each in given if each.facts.get("attempt", 0) < last],
     )
 
 

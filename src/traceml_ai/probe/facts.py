@@ -32,6 +32,7 @@ class Facts:
             "framework": "pytorch",
             "mode": "inferred",
             "attempt": elastic_attempt(os.environ),
+            "agent": os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else 0,
             "python_version": ".".join(map(str, sys.version_info[:3])),
             "loaders": [],
             "optimizers": [],

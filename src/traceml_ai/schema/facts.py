@@ -36,7 +36,8 @@ class ProcessFacts(TypedDict, total=False):
     local_rank: int | None
     world_size: int | None
     node: str  # the host's name
-    attempt: int  # how often torchrun had restarted the job before this process
+    attempt: int  # how often torchrun had restarted the job after failures of its own ranks
+    agent: int  # process id of the torchrun that started this process; 0: none did
     framework: str  # "pytorch", "lightning", "monai", ...
     mode: str  # "inferred" or "marked"
     torch_version: str
