@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
+import pytest
+
+from traceml_ai.collect import publish
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.publish import Publisher
+from traceml_ai.spool.atomic import write_atomic
 
 
 def test_a_file_goes_into_the_run_folder(tmp_path: Path) -> None:
@@ -34,3 +40,30 @@ def test_nothing_half_written_is_left_behind(tmp_path: Path) -> None:
 
     assert publisher.write("a", b"x") is None
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_can_be_written_to_again_gets_the_files_again(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    other.mkdir()
+    publisher = Publisher(home, lambda: other, Notes())
+    assert publisher.write("a", b"x") == other / "a"
+
+    home.mkdir()
+
+    assert publisher.write("a", b"y") == home / "a"
+
+
+def test_on_a_full_disk_the_old_version_makes_room_for_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_one_fits(path: Path, data: bytes) -> None:
+        if any(tmp_path.iterdir()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_atomic(path, data)
+
+    monkeypatch.setattr(publish, "write_atomic", only_one_fits)
+    publisher = Publisher(tmp_path, lambda: None, Notes())
+    publisher.write("a", b"old")
+
+    assert publisher.write("a", b"new") == tmp_path / "a"
+    assert (tmp_path / "a").read_bytes() == b"new"

@@ -82,6 +82,34 @@ def test_a_folder_that_is_removed_while_training(tmp_path: Path, elsewhere: dict
     assert len(list((tmp_path / "tmp").glob("traceml-*/*/final_summary.json"))) == 1
 
 
+def test_the_step_log_stays_for_traceml_view_when_no_summary_could_be_written(tmp_path: Path) -> None:
+    script(tmp_path, TEXT)
+    wrapper = script(
+        tmp_path,
+        """
+        import sys
+        from traceml_ai.cli.main import main
+        from traceml_ai.collect import publish
+
+        def fail(*_):
+            raise OSError(28, "No space left on device")
+
+        publish.write_atomic = fail
+        sys.exit(main())
+        """,
+        "wrapper.py",
+    )
+
+    ended = run([TRACEML[0], str(wrapper), "run", "train.py"], tmp_path)
+
+    assert ended.returncode == 4
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert f"the steps stay: traceml view logs/{folder.name}" in ended.stderr
+    assert Path(manifest(tmp_path)["spool"]).is_dir()
+    assert run([*TRACEML, "view", f"logs/{folder.name}"], tmp_path).returncode == 0
+    assert not Path(manifest(tmp_path)["spool"]).exists()
+
+
 def test_no_home_and_no_temporary_folder_in_the_environment(tmp_path: Path) -> None:
     script(tmp_path, TEXT)
     clean = {"PATH": os.defpath, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}

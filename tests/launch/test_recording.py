@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from traceml_ai.errors import UsageError
-from traceml_ai.spool.recording import Plan, Recording, open_recording
+from traceml_ai.spool.place import MEMORY
+from traceml_ai.spool.recording import Plan, Recording, open_recording, remove, temporary_folder
 from traceml_ai.spool.runfolder import read_manifest
 
 
@@ -113,3 +115,16 @@ def test_without_a_place_for_the_step_log_the_run_has_a_folder_all_the_same(tmp_
     assert recording.folder == tmp_path / "base"
     assert recording.spool is None
     assert "steps are not measured" in recording.problems[0]
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="there is no /dev/shm")
+def test_where_the_temporary_folder_takes_nothing_a_run_goes_to_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
+
+    folder = temporary_folder("base")
+
+    assert folder.parent.parent == MEMORY
+    assert list(folder.iterdir()) == []
+    remove(folder.parent)

@@ -169,7 +169,7 @@ def test_nobody_reading_bounds_the_disk(
     for i in range(8 * 10):
         log.append(record(i))
     assert len(list(tmp_path.iterdir())) == 3
-    assert closes(early.read_rest()) == list(range(56, 80))
+    assert closes(early.read_rest()) == [*range(8), *range(56, 80)]
     assert [int(s) for s in LogReader(tmp_path, 41).read_rest()[:, INDEX["step"]]] == list(range(56, 80))
 
 
@@ -183,6 +183,17 @@ def test_read_segments_can_be_deleted_while_the_writer_goes_on(log: StepLogWrite
     for i in range(30, 40):
         log.append(record(i))
     assert first + closes(reader.read_rest()) == list(range(40))
+
+
+def test_a_log_that_is_removed_is_read_to_the_end_of_its_segment(log: StepLogWriter, tmp_path: Path) -> None:
+    log.append(record(0))
+    reader = LogReader(tmp_path, 41)
+    assert closes(reader.read_new()) == []
+    for path in tmp_path.iterdir():
+        path.unlink()
+    for i in range(1, 8):
+        log.append(record(i))
+    assert closes(reader.read_rest()) == list(range(8))
 
 
 def test_a_log_of_another_version_is_refused_in_one_line(log: StepLogWriter, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,8 @@ class Tail:
     def touch(self) -> None:
         """Mark the folder as in use: old ones are cleaned up."""
         if self._spool is not None:
-            os.utime(self._spool)
+            with contextlib.suppress(OSError):  # somebody removed it, which was said
+                os.utime(self._spool)
 
     def inputs(self) -> list[RankInput]:
         """Return what the analysis needs of every process."""

@@ -200,7 +200,10 @@ def _finish(
         say(f"everything was sent to the owner of the run; this node's own part is in {publisher.folder}")
     tell(summary, publisher, as_json=request.as_json, environ=os.environ, shown=not sent)
     outlets.finish(summary)
-    remove(recording.spool)
+    if publisher.folder is None and recording.folder is not None:
+        say(f"the summary could be written nowhere; the steps stay: traceml view {recording.folder}")
+    else:
+        remove(recording.spool)
 
 
 def _finish_link(link: Link | None, outcome: Outcome) -> bool:

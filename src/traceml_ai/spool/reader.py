@@ -1,6 +1,7 @@
 """The step log's reader: follows a process's segments while they grow, or reads them afterwards.
 
-Files are read with ``os.pread``, not mapped: a file cut short under a map would kill the collector.
+Files are read, not mapped: a file cut short under a map would kill the collector. The segment that is
+being read is kept open, so that it can be read to its end when somebody has removed it meanwhile.
 Nothing a file says is believed before it was checked against the file's size.
 """
 
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import struct
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_type_hints
 
@@ -120,22 +122,42 @@ def _parse_header(raw: bytes, file_bytes: int, path: Path) -> Header:
     )
 
 
-def _read_header(path: Path) -> Header:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(layout.HEADER_BYTES)
-            return _parse_header(raw, os.fstat(file.fileno()).st_size, path)
-    except OSError as error:
-        raise TraceMLError(f"{path}: can't be read ({error.strerror})") from error
+class _Segment:
+    """One segment's file, open until it is let go.
+
+    Raises:
+        TraceMLError: It can't be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise TraceMLError(f"{path}: can't be read ({error.strerror})") from error
+        weakref.finalize(self, self._file.close)
+
+    def header(self) -> Header:
+        """Read the header as it is now."""
+        try:
+            raw = self._read(0, layout.HEADER_BYTES)
+            return _parse_header(raw, os.fstat(self._file.fileno()).st_size, self.path)
+        except OSError as error:
+            raise TraceMLError(f"{self.path}: can't be read ({error.strerror})") from error
+
+    def records(self, start: int, stop: int) -> Records:
+        """Records ``start`` to ``stop``, as an array of shape ``(n, N_COLUMNS)``."""
+        if stop <= start:
+            return np.empty((0, N_COLUMNS), dtype=np.int64)
+        raw = self._read(layout.HEADER_BYTES + start * RECORD_BYTES, (stop - start) * RECORD_BYTES)
+        return _as_records(raw)
+
+    def _read(self, start: int, size: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(size)
 
 
-def _read_records(path: Path, start: int, stop: int) -> Records:
-    """Records ``start`` to ``stop`` of one segment, as an array of shape ``(n, N_COLUMNS)``."""
-    if stop <= start:
-        return np.empty((0, N_COLUMNS), dtype=np.int64)
-    with path.open("rb") as file:
-        file.seek(layout.HEADER_BYTES + start * RECORD_BYTES)
-        raw = file.read((stop - start) * RECORD_BYTES)
+def _as_records(raw: bytes) -> Records:
     whole = len(raw) // RECORD_BYTES
     array = np.frombuffer(raw, dtype=np.int64, count=whole * N_COLUMNS)
     return array.astype(np.int64, copy=True).reshape(whole, N_COLUMNS)
@@ -186,16 +208,31 @@ class LogReader:
         self._segment = self._first_segment()
         self._cursor = 0
         self._consumed: list[Path] = []
-        self.header = _read_header(self._path(self._segment))
+        self._facts = ProcessFacts()
+        self._file = _Segment(self._path(self._segment))
+        self.header = self._file.header()
 
     def _path(self, segment: int) -> Path:
         return self._folder / layout.segment_name(self.pid, segment)
 
     def _first_segment(self) -> int:
-        numbers = [n for p, n in _segments(self._folder) if p == self.pid]
+        numbers = self._numbers()
         if not numbers:
             raise TraceMLError(f"{self._folder}: no step log of process {self.pid}")
         return min(numbers)
+
+    def _numbers(self) -> list[int]:
+        """The segments that are there."""
+        try:
+            return [n for p, n in _segments(self._folder) if p == self.pid]
+        except OSError:  # somebody removed the folder
+            return []
+
+    def _following(self) -> int | None:
+        """The next segment that is there: the writer may have had to delete some."""
+        if self._path(self._segment + 1).exists():
+            return self._segment + 1
+        return min((n for n in self._numbers() if n > self._segment), default=None)
 
     def read_new(self) -> Records:
         """Records that can no longer change and were not read before; shape ``(n, 48)``.
@@ -212,9 +249,8 @@ class LogReader:
         blocks: list[Records] = []
         total = 0
         while total < _BLOCK_RECORDS:
-            self._skip_lost()
-            header = self.header = _read_header(self._path(self._segment))
-            block = _read_records(self._path(self._segment), self._cursor, _final_count(header, final=final))
+            header = self.header = self._file.header()
+            block = self._file.records(self._cursor, _final_count(header, final=final))
             _complete(block, header.first_step + self._cursor, header.own_pair_ns)
             self._cursor += len(block)
             total += len(block)
@@ -223,25 +259,21 @@ class LogReader:
                 break
         return np.concatenate(blocks)
 
-    def _skip_lost(self) -> None:
-        """Go on at the oldest segment that is still there, if the writer had to delete this one."""
-        if not self._path(self._segment).exists():
-            self._segment = self._first_segment()
-            self._cursor = 0
-
     def _advance(self, header: Header) -> bool:
         """Step to the next segment when this one is read to its end."""
         done = header.next_segment and self._cursor >= header.records
-        if not (done and self._path(self._segment + 1).exists()):
+        following = self._following() if done else None
+        if following is None:
             return False
+        opened = _Segment(self._path(following))
         self._consumed.append(self._path(self._segment))
-        self._segment += 1
-        self._cursor = 0
+        self._segment, self._file, self._cursor = following, opened, 0
         return True
 
     def facts(self) -> ProcessFacts:
-        """What the process says of itself; empty while it has not, or if that file is damaged."""
-        return read_facts(self._folder, self.pid)
+        """What the process says of itself, or said last; empty while it has not, or the file is damaged."""
+        self._facts = read_facts(self._folder, self.pid) or self._facts
+        return self._facts
 
     def consumed_bytes(self) -> int:
         """Bytes of segments that were read to their end and still lie there."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import traceml_ai
 from traceml_ai.errors import UsageError
-from traceml_ai.spool.place import candidates, make_spool
+from traceml_ai.spool.place import MEMORY, candidates, make_spool
 from traceml_ai.spool.runfolder import (
     Manifest,
     birth_of,
@@ -19,6 +19,9 @@ from traceml_ai.spool.runfolder import (
     create_unnamed,
     unique_name,
 )
+
+_SUMMARY_BYTES = 1 << 17
+"""A summary and its card, and some of the steps."""
 
 
 class Plan(NamedTuple):
@@ -95,15 +98,39 @@ def open_recording(
 
 
 def temporary_folder(name: str) -> Path:
-    """Make a private folder for a run's files among the temporary ones.
+    """Make a private folder for a run's files among the temporary ones; in memory, where those are full.
 
     Raises:
         OSError: There is no place for it.
     """
     import tempfile
 
-    folder = Path(tempfile.mkdtemp(prefix="traceml-")) / name
-    folder.mkdir()
+    try:
+        return _folder_with_room(None, name)
+    except OSError:
+        if not MEMORY.is_dir() or tempfile.gettempdir() == str(MEMORY):
+            raise
+        return _folder_with_room(MEMORY, name)
+
+
+def _folder_with_room(parent: Path | None, name: str) -> Path:
+    """Make a folder that takes a summary, for sure.
+
+    Raises:
+        OSError: It does not.
+    """
+    import tempfile
+
+    outer = Path(tempfile.mkdtemp(prefix="traceml-", dir=parent))
+    try:
+        folder = outer / name
+        folder.mkdir()
+        tried = folder / ".room"
+        tried.write_bytes(bytes(_SUMMARY_BYTES))
+        tried.unlink()
+    except OSError:
+        remove(outer)
+        raise
     return folder
 
 
