@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,14 +18,24 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from link.peers import KEYS, log
+from ranks_sim import simulate
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.tail import Tail
 from traceml_ai.diagnose.summarize import summarize
 from traceml_ai.errors import TraceMLError
+from traceml_ai.export.steps import encode_steps, kept_steps, rank_steps, read_steps
 from traceml_ai.link import frames
 from traceml_ai.link.blocks import MOST_RECORDS, decode_block, encode_block
 from traceml_ai.link.frames import Part, Report
 from traceml_ai.link.incoming import Incoming
+from traceml_ai.live.snapshot import (
+    SNAPSHOT_VERSION,
+    Now,
+    RankNow,
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
 from traceml_ai.schema.run import RunInfo
 from traceml_ai.schema.step import N_COLUMNS
 from traceml_ai.schema.summary import decode as decode_summary
@@ -167,3 +183,100 @@ PARTS = st.dictionaries(st.sampled_from(["schema_version", "run", "findings"]), 
 def test_a_damaged_summary_is_a_clear_error(found: bytes) -> None:
     with pytest.raises(TraceMLError):
         decode_summary(found)
+
+
+STEPS = encode_steps(kept_steps(rank_steps(simulate(2, 12).inputs()), 0))
+MEMBERS = zipfile.ZipFile(io.BytesIO(STEPS)).namelist()
+
+
+def recompressed(archive: bytes, name: str, change: Callable[[bytes], bytes]) -> bytes:
+    """Return the archive with one member changed, its check sum right."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(changed, "w") as new:
+        for each in old.namelist():
+            data = old.read(each)
+            new.writestr(each, change(data) if each == name else data)
+    return changed.getvalue()
+
+
+def read(folder: Path, data: bytes) -> int:
+    """Read a file of kept steps; return the bytes its figures take, and 0 where there is a clear error."""
+    path = folder / "steps.npz"
+    path.write_bytes(data)
+    try:
+        return read_steps(path).rows.nbytes
+    except TraceMLError as error:
+        assert str(path) in str(error)  # noqa: PT017 - either is right
+        return 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(damaged(STEPS))
+def test_a_damaged_file_of_kept_steps_is_a_clear_error_or_steps(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    assert read(tmp_path_factory.mktemp("steps"), data) <= 1 << 20
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(MEMBERS), st.data())
+def test_a_column_that_is_not_what_it_says_is_a_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
+) -> None:
+    def change(member: bytes) -> bytes:
+        return data.draw(damaged(member))
+
+    assert read(tmp_path_factory.mktemp("steps"), recompressed(STEPS, name, change)) <= 1 << 20
+
+
+@pytest.mark.parametrize("shape", [(1 << 40,), (1 << 20, 1 << 20), (-1,), (True,)])
+def test_a_column_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i8", "fortran_order": False, "shape": shape})
+    tracemalloc.start()
+    try:
+        assert read(tmp_path, recompressed(STEPS, "rank.npy", lambda _: header.getvalue())) == 0
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_column_that_unpacks_to_gigabytes_is_refused_before_it_does(tmp_path: Path) -> None:
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("rank.npy", "w") as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        assert read(tmp_path, bomb.getvalue()) == 0
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+SNAPSHOT = encode_snapshot(
+    Snapshot(
+        taken_at=1.0,
+        name="r",
+        now=Now(elapsed_s=2.0, ranks=[RankNow(rank=0, pid=7, steps=3)], phases_ms={"forward": 1.0}),
+        summary=simulate(2, 30).summary(),
+    )
+)
+HOSTILE = [
+    b"\x81\xa3now\x81\xa5ranks\xdd\xff\xff\xff\xff",  # a list of four thousand million ranks
+    b"\x81\xa4name\xdb\xff\xff\xff\xff",  # a name of four gigabytes
+    b"\x81\xa3odd" + b"\x91" * 100_000,  # as many lists in one another
+    msgspec.msgpack.encode({"version": SNAPSHOT_VERSION + 1, "taken_at": 1.0, "name": "r"}),
+]
+
+
+@settings(max_examples=300)
+@given(damaged(SNAPSHOT) | st.binary(max_size=80))
+def test_a_damaged_snapshot_is_no_snapshot_or_one(data: bytes) -> None:
+    found = decode_snapshot(data)
+    assert found is None or found.version == SNAPSHOT_VERSION
+
+
+@pytest.mark.parametrize("data", HOSTILE)
+def test_a_hostile_snapshot_or_one_of_another_version_is_none(data: bytes) -> None:
+    assert decode_snapshot(data) is None

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from traceml_ai.analyze.aggregate import HEAD_RECORDS, RankAggregate
 from traceml_ai.analyze.columns import EXT, N_EXT, Rows
 from traceml_ai.diagnose.signals import RankInput
 from traceml_ai.errors import TraceMLError
+from traceml_ai.export.archive import read_archive
 
 STEPS_FILE = "steps.npz"
 STEPS_VERSION = 1
@@ -33,6 +38,29 @@ _OTHERS = 2 * HEAD_RECORDS  # at most so many of the first and of the slowest
 _FEWEST_ROWS = 32  # of each rank, however many ranks there are
 # Points in time; written relative to the start of the run, which is all that they mean later.
 _TIMES = ("begin_ns", "open_ns", "close_ns", "arrival_ns")
+
+_KINDS = {"facts": "u1", "rank": "<i8", "pid": "<i8", **dict.fromkeys(EXT, "<i8")}
+_MOST_BYTES, _MOST_READ = 256 << 20, 1 << 20
+"""Of all columns, and of rows, in a file that is read: far more than 8,192 ranks keep."""
+
+# What zipfile, zlib and numpy raise over bytes that are not what they look like.
+_DAMAGED = (
+    ValueError, KeyError, TypeError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError,
+)  # fmt: skip
+
+
+class _Version(msgspec.Struct):
+    """Which version wrote a file."""
+
+    version: int
+
+
+class _Facts(_Version):
+    """What a file of kept steps says of itself."""
+
+    user_phases: dict[str, str]
+    closed: dict[int, int]
 
 
 class RankSteps(NamedTuple):
@@ -165,37 +193,30 @@ def read_steps(path: Path) -> KeptSteps:
         TraceMLError: There are none, or they can't be read.
     """
     try:
-        with path.open("rb") as file, np.load(_zip(file), allow_pickle=False) as archive:
-            return _decoded({name: archive[name] for name in archive.files}, path)
+        with path.open("rb") as file:
+            return _decoded(read_archive(file, _KINDS, _MOST_BYTES), path)
     except FileNotFoundError:
         raise TraceMLError(
             f"there is no {path}: traceml run writes it when the run ends, unless --no-keep-steps"
         ) from None
     except OSError as error:
         raise TraceMLError(f"can't read {path} ({error.strerror or error})") from None
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGED as error:
         raise TraceMLError(f"{path} is damaged ({error}): run the script again to have its steps") from None
 
 
-def _zip(file: BinaryIO) -> BinaryIO:
-    """Refuse what is no archive before numpy does, which would advise to open it as a pickle.
-
-    Raises:
-        zipfile.BadZipFile: It is none.
-    """
-    if not zipfile.is_zipfile(file):
-        raise zipfile.BadZipFile("it is no zip file")
-    file.seek(0)
-    return file
-
-
 def _decoded(arrays: dict[str, Any], path: Path) -> KeptSteps:
-    facts = json.loads(arrays["facts"].tobytes())
-    if facts["version"] > STEPS_VERSION:
+    version = msgspec.json.decode(arrays["facts"].tobytes(), type=_Version).version
+    if version > STEPS_VERSION:
         raise TraceMLError(f"{path} was written by a newer TraceML: update traceml to read it")
-    rows = np.zeros((len(arrays["rank"]), N_EXT), dtype=np.int64)
-    for name, at in EXT.items():
-        if name in arrays:
-            rows[:, at] = arrays[name]
-    closed = {int(rank): count for rank, count in facts["closed"].items()}
-    return KeptSteps(rows, arrays["rank"], arrays["pid"], facts["user_phases"], closed)
+    facts = msgspec.json.decode(arrays["facts"].tobytes(), type=_Facts)
+    ranks, pids = arrays["rank"], arrays["pid"]
+    columns = {name: values for name, values in arrays.items() if name in EXT}
+    if any(len(values) != len(ranks) for values in (pids, *columns.values())):
+        raise ValueError("its columns differ in length")
+    if len(ranks) > _MOST_READ:
+        raise ValueError("it holds more than a run keeps")
+    rows = np.zeros((len(ranks), N_EXT), dtype=np.int64)
+    for name, values in columns.items():
+        rows[:, EXT[name]] = values
+    return KeptSteps(rows, ranks, pids, facts.user_phases, facts.closed)

@@ -100,7 +100,7 @@ def _load(logs: Path) -> list[Row]:
     """Return what the cache holds; a cache of another version, or damaged, holds nothing."""
     try:
         found = msgspec.msgpack.decode((logs / INDEX_FILE).read_bytes(), type=_Index)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return []
     return found.rows if found.version == _VERSION else []
 

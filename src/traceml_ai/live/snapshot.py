@@ -92,6 +92,6 @@ def decode_snapshot(data: bytes) -> Snapshot | None:
     """Read a snapshot; ``None``: it is not one that this version writes."""
     try:
         snapshot = msgspec.msgpack.decode(data, type=Snapshot)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return snapshot if snapshot.version == SNAPSHOT_VERSION else None
