@@ -27,8 +27,10 @@ from traceml_ai.probe.columns import (
     FORWARD,
     H2D,
     IDLE,
+    OPENED,
     OPTIMIZER,
     SAMPLES,
+    UPDATED,
     USER_0,
 )
 from traceml_ai.probe.compilers import hide_from_compilers
@@ -36,6 +38,7 @@ from traceml_ai.probe.patches import timed_next
 from traceml_ai.probe.session import Session, Which
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema import env
+from traceml_ai.schema.step import RAW
 
 __all__ = ["final_summary", "init", "phase", "summary", "trace_step", "wrap_dataloader_fetch"]
 
@@ -45,6 +48,7 @@ _MODES = ("auto", "manual", "selective")
 _PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimizer")
 _STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
 
+_OPEN = RAW["open"]
 _configured: tuple[str, Which] | None = None
 _by_script = False  # the script called init() itself, not a framework's
 
@@ -242,18 +246,16 @@ class trace_step:  # noqa: N801 - used like a function
         self._st: StepState | None = None
 
     def __enter__(self) -> trace_step:
-        session = sessions.current or _session()
-        st = _active(session)
-        if session is None or st is None:
-            return self
-        try:
-            known = id(self._model) in st.targets
-            if not known and self._model is not None and session.which.forward:
-                session.measure_model(self._model)
-            if st.begin_marked(known=known):
+        session = sessions.current
+        if session is not None:
+            st = session.st
+            if st.stage == FETCHED and id(self._model) in st.targets:
+                # The fast path of a plain step; like the others it does not ask which thread this is.
+                st.raw[_OPEN] = st.clock()
+                st.stage = OPENED
                 self._st = st
-        except Exception as error:  # noqa: BLE001 - ours must not become the user's
-            st.fail("step", error)
+                return self
+        self._st = _begin_marked(session or _session(), self._model) or self._st
         return self
 
     def __exit__(
@@ -262,13 +264,34 @@ class trace_step:  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        st, self._st = self._st, None
-        if st is None or st.ident == -1:
+        st = self._st
+        if st is None:
             return
+        self._st = None
         try:
-            st.end_marked(failed=kind is not None)
-        except Exception as ours:  # noqa: BLE001
+            if st.stage == UPDATED and kind is None:
+                st.close_plain(st.clock())
+            elif st.ident != -1:
+                st.end_marked(failed=kind is not None)
+        except Exception as ours:  # noqa: BLE001 - ours must not become the user's
             st.fail("step", ours)
+
+
+def _begin_marked(session: Session | None, model: Any) -> StepState | None:
+    """`trace_step` was entered; returns the step state, or None where it does nothing."""
+    if session is None:
+        return None
+    st = session.st
+    if get_ident() != st.ident:
+        st.note_foreign()
+        return None
+    try:
+        if model is not None and id(model) not in st.targets and session.which.forward:
+            session.measure_model(model)
+        return st if st.begin_marked() else None
+    except Exception as error:  # noqa: BLE001 - ours must not become the user's
+        st.fail("step", error)
+        return None
 
 
 class phase:  # noqa: N801 - used like a function

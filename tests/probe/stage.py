@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ class ListLog:
     def __init__(self) -> None:
         self.records: list[list[int]] = []
 
-    def append(self, values: list[int]) -> None:
+    def append(self, values: Sequence[int]) -> None:
         self.records.append([*values, *[0] * (N_COLUMNS - len(values))])
 
     def amend(self, values: list[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +43,7 @@ class PatchLog(ListLog):
     def count(self) -> int:
         return len(self.records)
 
-    def append(self, values: list[int]) -> None:
+    def append(self, values: Sequence[int]) -> None:
         if self.count < self.room:
             super().append(values)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe.stage import Stage
+from traceml_ai import api
+from traceml_ai.probe import session as sessions
 from traceml_ai.probe.columns import RAW_BIT
 from traceml_ai.schema.step import FLAGS_COLUMN
 
@@ -19,7 +23,7 @@ class _Program:
     def __init__(self, *, plain: bool, marked: bool) -> None:
         self.stage = Stage(plain=plain)
         self.marked = marked
-        self.is_open = False
+        self.step = api.trace_step(self.stage.model)
         self.train = self.stage.iterate("train", us=3)
         self.held_out = self.stage.iterate("held out")
         self.others = self.stage.iterate("another thread's")
@@ -49,6 +53,17 @@ class _Program:
         }
 
     def run(self, names: list[str]) -> list[dict[str, int]]:
+        session = SimpleNamespace(st=self.stage.st)
+        with (
+            mock.patch.object(sessions, "current", session),
+            mock.patch.object(api, "get_ident", self.thread),
+        ):
+            return self.run_in_session(names)
+
+    def thread(self) -> int:
+        return self.stage.thread
+
+    def run_in_session(self, names: list[str]) -> list[dict[str, int]]:
         if "other thread" in names:
             self.other_thread()  # it has been there all along
         for _ in range(25):
@@ -68,13 +83,12 @@ class _Program:
         self.stage.spend(1)
 
     def open(self) -> None:
-        if self.marked and self.stage.st.begin_marked(known=True):
-            self.is_open = True
+        if self.marked:
+            self.step.__enter__()
 
     def close(self) -> None:
-        if self.marked and self.is_open:
-            self.is_open = False
-            self.stage.st.end_marked(failed=False)
+        if self.marked:
+            self.step.__exit__(None, None, None)
 
     def evaluate(self) -> None:
         with self.stage.evaluating():
@@ -101,10 +115,9 @@ class _Program:
 
         try:
             call(body)
-        except ArithmeticError:
-            if self.marked and self.is_open:
-                self.is_open = False
-                self.stage.st.end_marked(failed=True)
+        except ArithmeticError as error:
+            if self.marked:
+                self.step.__exit__(type(error), error, None)
 
     def other_thread(self) -> None:
         self.stage.thread = 99

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -57,7 +57,7 @@ _MEMORY_EVERY = 8
 class Log(Protocol):
     """Where closed steps go (`traceml_ai.spool.writer.StepLogWriter`, or a list in tests)."""
 
-    def append(self, values: list[int]) -> None:
+    def append(self, values: Sequence[int]) -> None:
         """Add a record; columns beyond the values given are zero."""
 
     def amend(self, values: list[int]) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceml_ai.probe.columns import (
@@ -134,7 +134,7 @@ class CommLog:
         self._standing = standing
         self._last: tuple[int, int, list[int]] = (0, 0, [0] * len(COMM_PLACES))
 
-    def append(self, values: list[int]) -> None:
+    def append(self, values: Sequence[int]) -> None:
         """Add a record."""
         count = self._log.count
         self._log.append(values)

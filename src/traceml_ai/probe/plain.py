@@ -11,7 +11,7 @@ lie together in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceml_ai.probe.columns import (
@@ -22,7 +22,7 @@ from traceml_ai.probe.columns import (
 from traceml_ai.schema.step import RAW_COLUMNS
 
 
-def _no_log(_values: list[int]) -> None:
+def _no_log(_values: Sequence[int]) -> None:
     raise RuntimeError("no step was closed yet")
 
 
@@ -63,7 +63,7 @@ class Plain:
         self.raw = [0] * len(RAW_COLUMNS)
         self.step = 0
         self.marked = False
-        self.append: Callable[[list[int]], None] = _no_log  # replaced at the first step
+        self.append: Callable[[Sequence[int]], None] = _no_log  # replaced at the first step
         self.chore: Callable[[int], int] = lambda _step: 1 << 62
         self.next_chore = 1
         self.train_iterator = 0  # id of the loader iterator in use, when its role is training

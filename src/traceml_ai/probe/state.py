@@ -12,7 +12,6 @@ from traceml_ai.probe.columns import (
     CAUSES,
     CHECKPOINT,
     CLOSING,
-    FETCHED,
     FORWARD,
     GC_BETWEEN,
     GC_COUNT,
@@ -28,7 +27,6 @@ from traceml_ai.probe.columns import (
     RESIDUAL_CHECKPOINT,
     RESIDUAL_VALIDATION,
     TAIL,
-    UPDATED,
     UPDATES,
     USER,
     VALIDATION,
@@ -36,7 +34,6 @@ from traceml_ai.probe.columns import (
 )
 from traceml_ai.probe.computing import Computing
 from traceml_ai.probe.safety import safely
-from traceml_ai.schema.step import RAW
 
 
 class StepState(Computing):
@@ -48,16 +45,8 @@ class StepState(Computing):
         # A class that was patched may be pickled by value; what travels is inert and builtin.
         return (types.SimpleNamespace, (), {"stage": GENERAL, "ident": -1, "no_forward": True})
 
-    def begin_marked(self, *, known: bool) -> bool:
-        """`trace_step` was entered; False when it is nested in another and does nothing.
-
-        Args:
-            known: Whether the step's model is measured already.
-        """
-        if self.stage == FETCHED and known:
-            self.raw[RAW["open"]] = self.clock()
-            self.stage = OPENED
-            return True
+    def begin_marked(self) -> bool:
+        """`trace_step` was entered; False when it is nested in another and does nothing."""
         if self.stage >= OPENED or (self.marked and self.window):
             return False
         self.open_marked()
@@ -67,8 +56,6 @@ class StepState(Computing):
         """`trace_step` was left."""
         if failed:
             self.abort()
-        elif self.stage == UPDATED:
-            self.close_plain(self.clock())
         else:
             self.close_marked()
 

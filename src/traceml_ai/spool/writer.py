@@ -115,6 +115,21 @@ class StepLogWriter:
         OSError: The first segment could not be created (no space, no permission).
     """
 
+    # Together in memory: what an append touches is found in two cache lines.
+    __slots__ = (
+        "_capacity",
+        "_earlier",
+        "_folder",
+        "_full",
+        "_in_segment",
+        "_ints",
+        "_number",
+        "_segment",
+        "_settled_start",
+        "_who",
+        "dropped",
+    )
+
     def __init__(
         self,
         folder: str,
