@@ -287,3 +287,21 @@ def test_of_two_jobs_one_after_the_other_the_last_ones_ranks_are_compared() -> N
         later[:, :, INDEX[name]] += 60_000_000_000
     summary = summarize(run_info(), [*Job(later).inputs(), *first], [])
     assert summary.diagnosis.scope.ranks == [1]
+
+
+def test_a_rank_that_waits_longer_from_some_step_on_is_not_said_to_be_slower_in_backward() -> None:
+    forward = np.full((2, 400), 10.0)
+    forward[1, 200:] += 40
+    summary = simulate(2, 400, forward=forward).summary()
+    (finding,) = [finding for finding in summary.findings if finding.kind == "SLOWDOWN"]
+    assert finding.scope.phase is None
+    assert "what it stands at collectives grew by" in finding.why
+    assert "Look at the other ranks" in finding.next
+
+
+def test_a_rank_that_is_slower_itself_from_some_step_on_is() -> None:
+    forward = np.full((2, 400), 10.0)
+    forward[0, 200:] += 40
+    summary = simulate(2, 400, forward=forward).summary()
+    (finding,) = [finding for finding in summary.findings if finding.kind == "SLOWDOWN"]
+    assert finding.scope.phase == "forward"

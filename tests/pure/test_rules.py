@@ -70,7 +70,7 @@ def test_a_saving_of_the_whole_loop_has_no_speedup() -> None:
 def drift(**values: Any) -> Drift:
     known: dict[str, Any] = {
         "from_step": 50,
-        "steps_after": 50,
+        "steps_after": 500,
         "before_ns": 10 * MS,
         "after_ns": 20 * MS,
         "lowest_late_ns": 19 * MS,
@@ -99,6 +99,7 @@ def test_a_slowdown_needs_every_one_of_its_conditions() -> None:
     assert not slowed(superiority=0.8, share_superiority=1.0, other_growth_ns=10 * MS)
     assert not slowed(before_ns=0)
     assert not slowed(before_ns=0.1 * MS, after_ns=0.2 * MS)
+    assert not slowed(steps_after=40)  # 0.8 s: another program's burst
 
 
 def slowed_on_a_busy_host(own_cores: float, **values: Any) -> bool:
@@ -120,6 +121,12 @@ def test_that_all_phases_grew_is_no_news_where_other_programs_run() -> None:
     alike = {"after_ns": 30 * MS, "lowest_late_ns": 29 * MS, "other_growth_ns": 10 * MS}
     assert slowed_on_a_busy_host(1.9, **alike)
     assert not slowed_on_a_busy_host(0.9, **alike)
+
+
+def test_more_time_at_collectives_is_no_phases_doing_and_has_to_double_the_step() -> None:
+    assert not slowdown.one_phase_grew(drift(phase="collectives"))
+    assert slowed(phase="collectives", phase_growth_ns=15 * MS)
+    assert not slowed(phase="collectives", after_ns=16 * MS, lowest_late_ns=15 * MS)
 
 
 def test_a_step_that_is_all_one_phase_grew_in_it() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceml_ai.analyze.aggregate import RankAggregate
-from traceml_ai.analyze.columns import EXT, USER_COLUMNS
+from traceml_ai.analyze.columns import COMM_COLUMNS, EXT, USER_COLUMNS
 from traceml_ai.analyze.steady import Steady
-from traceml_ai.schema.step import WINDOW_PHASES
+from traceml_ai.schema.step import COMM_PLACES, WINDOW_PHASES
 from traceml_ai.stats import changepoint, robust
 
 MIN_STEPS = 40  # twenty on either side
@@ -24,6 +24,10 @@ _PHASES: dict[str, str] = {
     "residual": "residual_ns",
     **{name: name for name in USER_COLUMNS},
 }
+
+COLLECTIVES = "collectives"
+"""What a rank stands at collectives, taken out of the phases it stood there in: it is other ranks' time."""
+_WAITS = frozenset({"input_wait", COLLECTIVES})  # they shrink when a step grows
 
 
 class Drift(NamedTuple):
@@ -73,7 +77,7 @@ def _describe(points: _Points, at: int, steady: Steady) -> Drift:
     }
     growth = {name: later - earlier for name, (earlier, later) in level.items()}
     phase = max(growth, key=lambda name: growth[name])
-    others = [name for name in growth if name not in {phase, "input_wait"}]
+    others = [name for name in growth if name != phase and name not in _WAITS]
     before_ns = robust.median(before)
     after_ns = robust.median(after)
     end = int(points.first[0]) + steady.steps
@@ -103,7 +107,7 @@ def _from_rows(steady: Steady) -> _Points:
     rows = steady.rows.astype(np.float64)
     return _Points(
         rows[:, EXT["step_ns"]],
-        {name: rows[:, EXT[column]] for name, column in _PHASES.items()},
+        _by_phase(rows),
         steady.rows[:, EXT["step"]],
     )
 
@@ -115,6 +119,16 @@ def _from_buckets(aggregate: RankAggregate, warmup: int) -> _Points:
     means = view.sums[kept] / view.counts[kept, None]
     return _Points(
         view.median_step_ns()[kept],
-        {name: means[:, EXT[column]] for name, column in _PHASES.items()},
+        _by_phase(means),
         first[kept],
     )
+
+
+def _by_phase(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    phases = {name: values[:, EXT[column]] for name, column in _PHASES.items()}
+    stood = {place: values[:, EXT[name]] for place, name in zip(COMM_PLACES, COMM_COLUMNS, strict=True)}
+    inside = {place: each for place, each in stood.items() if place in phases and each.any()}
+    if inside:
+        phases |= {place: phases[place] - each for place, each in inside.items()}
+        phases[COLLECTIVES] = np.sum(list(inside.values()), axis=0)
+    return phases

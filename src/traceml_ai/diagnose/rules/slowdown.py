@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from traceml_ai.analyze.drift import Drift
+from traceml_ai.analyze.drift import COLLECTIVES, Drift
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import Saving, cost_of, estimate, severity_of
 from traceml_ai.diagnose.signals import Signals
@@ -29,6 +29,8 @@ _BUSY_PCT, _OWN_PART = 90.0, 0.75
 _OTHERS_PART = 0.3
 # Below, a change is jitter of the clock and the scheduler.
 LEAST_GROWTH_NS = 2e5
+# So long it must have lasted: another program's burst does not show as one within a fraction of a second.
+LEAST_TIME_NS = 1e9
 
 
 def meets_conditions(signals: Signals) -> bool:
@@ -41,6 +43,7 @@ def meets_conditions(signals: Signals) -> bool:
     return (
         drift.after_ns / drift.before_ns >= _least_ratio(signals, one=one)
         and drift.after_ns - drift.before_ns >= LEAST_GROWTH_NS
+        and drift.after_ns * drift.steps_after >= LEAST_TIME_NS
         and drift.lowest_late_ns >= LATE_RATIO * drift.before_ns
         and superiority >= SUPERIORITY
     )
@@ -62,7 +65,9 @@ def _others_busy(signals: Signals) -> bool:
 
 
 def one_phase_grew(drift: Drift) -> bool:
-    """Whether one phase grew and the others hardly did."""
+    """Whether one phase grew and the others hardly did; what is stood at collectives is no phase's doing."""
+    if drift.phase == COLLECTIVES:
+        return False
     if drift.other_before_ns <= 0 or drift.phase_before_ns <= 0:
         return True
     growth = drift.phase_growth_ns / drift.phase_before_ns
@@ -84,7 +89,7 @@ def finding(signals: Signals) -> Finding:
         scope=Scope(phase=drift.phase if one else None, first_step=drift.from_step),
         why=f"From step {drift.from_step:,} on a step takes {words.ms(drift.after_ns)} instead of "
         f"{words.ms(drift.before_ns)}; {_what_grew(drift, one=one)}.",
-        next=_next(drift) if one else _MACHINE,
+        next=_next(drift, one=one),
         evidence={
             "from_step": drift.from_step,
             "before_ms": drift.before_ns / 1e6,
@@ -108,13 +113,23 @@ _MACHINE = (
 )
 
 
+_OTHERS = (
+    "Look at the other ranks and at what connects them (a rank that became slower, a busy network): this one "
+    "waits for them."
+)
+
+
 def _what_grew(drift: Drift, *, one: bool) -> str:
+    if drift.phase == COLLECTIVES:
+        return f"what it stands at collectives grew by {words.ms(drift.phase_growth_ns)}"
     if one:
         return f"{drift.phase.replace('_', ' ')} grew by {words.ms(drift.phase_growth_ns)}"
     return "all phases grew alike"
 
 
-def _next(drift: Drift) -> str:
+def _next(drift: Drift, *, one: bool) -> str:
+    if not one:
+        return _OTHERS if drift.phase == COLLECTIVES else _MACHINE
     phase = drift.phase.replace("_", " ")
     if drift.phase == "input_wait":
         return f"Look at what batches cost from step {drift.from_step:,} on: larger items, a cold cache."
