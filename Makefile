@@ -53,9 +53,10 @@ check: $(READY)
 
 # The longer proofs: every labelled script, every setting of the notebooks.
 evidence: $(READY)
-	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai tests/link/test_slurm.py --reruns 2
-	@# Several hosts on one machine; 77: network namespaces are not allowed here.
-	$(BIN)/python scripts/nodes_in_namespaces.py || test $$? = 77
+	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai tests/link/test_slurm.py tests/link/test_elastic.py --reruns 2
+	@# Several hosts on one machine; 77: network namespaces are not allowed here, or there is no Slurm.
+	$(BIN)/python scripts/nodes_in_namespaces.py --cut-s 60 || test $$? = 77
+	$(BIN)/python scripts/slurm_in_namespaces.py || test $$? = 77
 
 bench: $(READY)
 	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done
