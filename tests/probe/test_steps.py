@@ -509,6 +509,30 @@ def test_a_loop_that_fetches_one_ahead_has_one_batch_a_step(stage: Stage) -> Non
     assert sum(r["input_wait"] for r in records) == 300
 
 
+def test_an_evaluation_of_one_batch_whose_end_is_fetched_ahead_is_validation(stage: Stage) -> None:
+    train = stage.iterate("train")
+    stage.warm(train)
+    held_out = stage.iterate("held out")
+    stage.fetch(held_out, 80)
+    stage.end(held_out)
+    with stage.evaluating():
+        stage.forward(7)
+    stage.ordinary(train)
+    assert last(stage)["between_validation"] == 87
+    assert last(stage)["input_wait"] == 10
+
+
+def test_an_epoch_of_one_batch_whose_end_is_fetched_ahead_is_training(stage: Stage) -> None:
+    for _ in range(3):
+        batches = stage.iterate("train")
+        stage.fetch(batches, 10)
+        stage.end(batches)
+        stage.forward(20)
+        stage.backward(40)
+        stage.step(5)
+    assert last(stage)["input_wait"] == 10
+
+
 def test_a_batch_that_was_only_looked_at_is_no_input(stage: Stage) -> None:
     stage.fetch(stage.iterate(object()), 700)
     stage.spend(5)

@@ -162,7 +162,8 @@ class Fetching(Settling):
         self.mark = now
         self.in_fetch = False
         self.cur = before
-        if self.pending is iteration:
+        # A pass of one batch whose end is fetched ahead (as Accelerate does) has not been used yet.
+        if self.pending is iteration and (iteration.fetches > 1 or self.forward_since_pending()):
             self.not_training(self._column_of_pending())
 
     @safely
