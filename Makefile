@@ -33,12 +33,13 @@ demo: $(READY)
 
 # Fast suites first: a broken rule should not wait for a training run.
 test: $(READY)
-	$(BIN)/python -m coverage run -m pytest tests $(addprefix --ignore tests/,$(REAL) launch integration ranks lightning monai ignite labelled)
+	$(BIN)/python -m coverage run -m pytest tests $(addprefix --ignore tests/,$(REAL) launch integration symptoms ranks lightning monai ignite labelled)
 	@# Terminals, browsers, sockets and many processes at once: what a busy machine fails gets a second run, here and below.
 	$(BIN)/python -m coverage run --append -m pytest $(addprefix tests/,$(REAL)) --reruns 1
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m pytest tests/launch
 	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/symptoms --reruns 1
 	$(BIN)/python -m pytest tests/ranks --reruns 2
 	$(BIN)/python -m pytest tests/lightning --reruns 1
 	$(BIN)/python -m pytest tests/monai tests/ignite --reruns 1
@@ -51,7 +52,7 @@ check: $(READY)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m mkdocs build --strict
 
-# The longer proofs: every labelled script, every setting of the notebooks.
+# The longer proofs: every setting of the notebooks, and the tables of docs/evidence.
 evidence: $(READY)
 	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/monai tests/link/test_slurm.py tests/link/test_elastic.py --reruns 2
 	@# Several hosts on one machine; 77: network namespaces are not allowed here, or there is no Slurm.

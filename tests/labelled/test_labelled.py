@@ -30,7 +30,7 @@ SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("[!_]*.py"))
 CALM = {"COMPUTE_BOUND", "BALANCED", "INCOMPLETE_DATA", "NO_DATA"}
 PATIENCE_S = 120
 # Reports that are part of every run of the tests.
-ALWAYS = {"report_group_for_each_parameter", "report_saving_in_the_background"}
+ALWAYS = {"report_saving_in_the_background"}
 
 
 class Label(NamedTuple):
