@@ -12,7 +12,7 @@ from traceml_ai.collect.notes import Notes
 from traceml_ai.link.incoming import Incoming
 from traceml_ai.link.keys import Keys, derive, new_secret
 from traceml_ai.link.outgoing import Outgoing
-from traceml_ai.link.sockets import NodeEnd, OwnerEnd
+from traceml_ai.link.sockets import SEND_EVERY_S, NodeEnd, OwnerEnd
 from traceml_ai.schema.step import INDEX, N_COLUMNS
 from traceml_ai.spool.writer import Identity, StepLogWriter
 
@@ -45,9 +45,17 @@ def owner(
 
 
 @contextmanager
-def node(port: int, spool: Path, *, number: int = 1, session: int = 7, keys: Keys = KEYS) -> Iterator[Node]:
+def node(
+    port: int,
+    spool: Path,
+    *,
+    number: int = 1,
+    session: int = 7,
+    keys: Keys = KEYS,
+    every_s: float = SEND_EVERY_S,
+) -> Iterator[Node]:
     outgoing = Outgoing(spool, number, f"host{number}", session)
-    end = NodeEnd(f"127.0.0.1:{port}", keys, outgoing)
+    end = NodeEnd(f"127.0.0.1:{port}", keys, outgoing, every_s=every_s)
     try:
         yield Node(end, outgoing)
     finally:

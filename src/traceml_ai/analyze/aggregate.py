@@ -6,7 +6,7 @@ million blocks of one give the same aggregate.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,28 @@ LEAST = Detail(head=16, recent=32, slowest=4, buckets=8)
 """For one of very many thousands of ranks: some 100 kB, so that 8,192 of them fit into a gigabyte."""
 
 Ints = NDArray[np.int64]
+
+
+class Running(Protocol):
+    """What a live view needs of a training process."""
+
+    @property
+    def count(self) -> int:
+        """Steps."""
+
+    @property
+    def sums(self) -> Ints:
+        """Sums over them, a value an extended column."""
+
+    @property
+    def observed(self) -> dict[Observed, int]:
+        """In how many of them something was measured."""
+
+    def step_curve(self) -> tuple[Ints, Ints, Ints, int]:
+        """Return counts, sums and maxima of step time of each bucket, and steps in a full one."""
+
+    def last_bucket_peak(self, index: int) -> int:
+        """Return the largest value of a column in the newest bucket; 0: there is none."""
 
 
 class RankAggregate:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from traceml_ai.analyze.aggregate import RankAggregate
+from traceml_ai.analyze.aggregate import Running
 from traceml_ai.collect.deaths import Deaths
 from traceml_ai.collect.family import descendants
 from traceml_ai.collect.files import Files
@@ -42,8 +42,8 @@ SUMMARY_BUDGET = 0.01
 class Elsewhere(Protocol):
     """The training processes of other nodes, as far as those told."""
 
-    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
-        """Return process id, rank and aggregate of each."""
+    def ranks(self) -> Sequence[tuple[int, int | None, Running]]:
+        """Return process id, rank and figures of each."""
 
     def inputs(self) -> list[RankInput]:
         """Return what the analysis needs of each."""
@@ -113,11 +113,11 @@ class Collector:
         """Read the logs: what a live view needs between two ticks."""
         self._guard("reading the step log", self._tail.poll)
 
-    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
-        """Return process id, rank and aggregate of each training process, in the order of the ranks."""
+    def ranks(self) -> Sequence[tuple[int, int | None, Running]]:
+        """Return process id, rank and figures of each training process, in the order of the ranks."""
         if self.elsewhere is None:
             return self._tail.ranks()
-        return self._tail.ranks() + self.elsewhere.ranks()
+        return [*self._tail.ranks(), *self.elsewhere.ranks()]
 
     def expect(self, pids: Iterable[int]) -> None:
         """Be there when these processes end, that have not recorded a step yet perhaps."""

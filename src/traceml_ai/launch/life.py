@@ -127,10 +127,10 @@ def _watch(child: Program, relay: Relay, watched: Watched | None, guard: Guard) 
             return returncode
         relay.pass_on(child.send)
         if watched:
+            if watched.link is not None:  # first: what came is in the next snapshot
+                guard("the link", watched.link.turn)
             guard("the collector's tick", watched.rounds.go)
             watched.outlets.tick()
-            if watched.link is not None:
-                guard("the link", watched.link.turn)
 
 
 def _open_page(request: Request, recording: Recording) -> Page | None:

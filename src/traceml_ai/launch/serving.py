@@ -192,10 +192,10 @@ class _Service:
     def _follow(self, collector: Collector, rounds: Rounds, outlets: Outlets, link: Link | None) -> None:
         """Watch until nobody is there any more, or somebody stops us."""
         while not self._stop.wait(min(_LOOK_S, rounds.pause_s())):
+            if link is not None:  # first: what came is in the next snapshot
+                self._guard("the link", link.turn)
             rounds.go()
             outlets.tick()
-            if link is not None:
-                self._guard("the link", link.turn)
             is_first = not self._party.joined
             self._party.look()
             if not self._party.joined:

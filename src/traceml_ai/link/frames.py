@@ -80,7 +80,16 @@ class Answer(msgspec.Struct, frozen=True, tag="answer", array_like=True):
     cursors: list[Cursor]
 
 
-Message = Report | Answer
+class Pulse(msgspec.Struct, frozen=True, tag="pulse", array_like=True):
+    """How far a node's processes are; between two reports, and never answered."""
+
+    node: int
+    session: int
+    pids: list[int]
+    counts: bytes  # see `traceml_ai.link.pulses`
+
+
+Message = Report | Answer | Pulse
 _decoder = msgspec.msgpack.Decoder(Message)
 _encoder = msgspec.msgpack.Encoder()
 
@@ -110,6 +119,8 @@ def decode(tag: bytes, frame: bytes) -> Message:
         raise TraceMLError("a frame is damaged") from None
     if isinstance(message, Report):
         _check(message)
+    if isinstance(message, Pulse) and len(message.pids) > MOST_RANKS:
+        raise TraceMLError("a frame tells of more processes than a node has")
     return message
 
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceml_ai.analyze.aggregate import BRIEF, FULL, LEAST, Detail, RankAggregate
+from traceml_ai.analyze.aggregate import BRIEF, FULL, LEAST, Detail, RankAggregate, Running
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.series import SampleSeries
 from traceml_ai.diagnose.signals import RankInput
 from traceml_ai.errors import TraceMLError
 from traceml_ai.link.blocks import decode_block
-from traceml_ai.link.frames import Answer, Cursor, Part, Report
+from traceml_ai.link.frames import Answer, Cursor, Part, Pulse, Report
+from traceml_ai.link.pulses import Ahead, Ints, decode_counts
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import PID_SPACE, Death
 from traceml_ai.schema.samples import HostSample
@@ -68,6 +69,7 @@ class _Node:
         self.ended = False
         self.exit_code: int | None = None
         self.heard_s = 0.0
+        self.pulse: dict[int, Ints] = {}  # by process id
 
 
 class Incoming:
@@ -116,6 +118,18 @@ class Incoming:
             self.refuse(str(error))
             return None
 
+    def take_pulse(self, pulse: Pulse) -> None:
+        """Take note of how far a node's processes are, for live views alone."""
+        node = self._nodes.get(pulse.node)
+        if node is None or node.session != pulse.session:
+            return  # its report comes first
+        try:
+            rows = decode_counts(pulse.counts, len(pulse.pids))
+        except TraceMLError as error:
+            self.refuse(str(error))
+            return
+        node.pulse = dict(zip(pulse.pids, rows, strict=True))
+
     def refuse(self, why: str) -> None:
         """Count something that had no effect."""
         self.refused[why] = self.refused.get(why, 0) + 1
@@ -125,11 +139,12 @@ class Incoming:
         """Whether every other node has said all it has to say."""
         return self._expected - 1 == len(self._nodes) and all(node.ended for node in self._nodes.values())
 
-    def ranks(self) -> list[tuple[int, int | None, RankAggregate]]:
-        """Return process id, rank and aggregate of each training process."""
+    def ranks(self) -> list[tuple[int, int | None, Running]]:
+        """Return process id, rank and figures of each training process."""
         return [
-            (process.counters.pid, None if process.rank < 0 else process.rank, process.aggregate)
-            for _, process in self._processes()
+            (process.counters.pid, None if process.rank < 0 else process.rank, _newest(node, process))
+            for node in (node for _, node in sorted(self._nodes.items()))
+            for process in node.processes.values()
         ]
 
     def inputs(self) -> list[RankInput]:
@@ -260,6 +275,13 @@ class Incoming:
             for part in report.parts
             if (part.pid, part.origin_ns) in node.processes
         ]
+
+
+def _newest(node: _Node, process: _Process) -> Running:
+    """Return a process as its pulse has it, where that is ahead of its records."""
+    row = node.pulse.get(process.counters.pid % PID_SPACE)
+    is_ahead = row is not None and int(row[0]) > process.aggregate.count
+    return Ahead(process.aggregate, row) if row is not None and is_ahead else process.aggregate
 
 
 def _believable(records: _Records) -> _Records:

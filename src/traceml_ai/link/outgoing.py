@@ -7,14 +7,17 @@ read again from the log, as far as they are still there.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceml_ai.analyze.aggregate import Running
 from traceml_ai.errors import TraceMLError
 from traceml_ai.link.blocks import MOST_RECORDS, encode_block
-from traceml_ai.link.frames import Answer, End, Part, Report
+from traceml_ai.link.frames import Answer, End, Part, Pulse, Report
+from traceml_ai.link.pulses import encode_counts
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import Death
 from traceml_ai.schema.samples import HostSample
@@ -149,6 +152,15 @@ class Outgoing:
             exit_code=self._end[0] if self._end else None,
             warnings=self._warnings[:20],
         )
+
+    def pulse(self, ranks: Sequence[tuple[int, int | None, Running]]) -> Pulse:
+        """Return how far the node's processes are.
+
+        Args:
+            ranks: Process id, rank and figures of each.
+        """
+        counts = encode_counts([running for _, _, running in ranks])
+        return Pulse(self._node, self._session, [pid for pid, _, _ in ranks], counts)
 
     def answered(self, report: Report, answer: Answer) -> None:
         """Take note of what the owner has."""

@@ -74,6 +74,9 @@ class Link:
         elif self._node is not None:
             self._tell()
             self._node.turn()
+            if self._node.wants_pulse:
+                self._collector.refresh()
+                self._node.send_pulse(self._outgoing.pulse(self._collector.ranks()))
 
     def finish(
         self,

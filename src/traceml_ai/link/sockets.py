@@ -15,7 +15,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
 from traceml_ai.errors import TraceMLError, UsageError
-from traceml_ai.link.frames import LARGEST, Answer, Report, decode, encode
+from traceml_ai.link.frames import LARGEST, Answer, Pulse, Report, decode, encode
 from traceml_ai.link.incoming import Incoming
 from traceml_ai.link.keys import Keys
 from traceml_ai.link.outgoing import Outgoing
@@ -23,6 +23,9 @@ from traceml_ai.link.outgoing import Outgoing
 SEND_EVERY_S = 1.0
 RANKS_A_SECOND = 1000
 """Whose news the owner takes a second: the nodes of a larger job tell theirs more rarely."""
+
+PULSE_EVERY_S = 0.9
+"""Between two such reports a node says how far it is, for live views; its launcher looks once a second."""
 
 AGAIN_S = 5.0
 _TURN_S = 0.2
@@ -121,6 +124,9 @@ class OwnerEnd:
             if len(frames) != 1:
                 raise TraceMLError("a message is not one frame")  # noqa: TRY301 - counted like the others
             message = decode(self._keys.run, frames[0])
+            if isinstance(message, Pulse):
+                self._incoming.take_pulse(message)
+                return True
             if not isinstance(message, Report):
                 raise TraceMLError("a peer speaks as if it were the owner")  # noqa: TRY301 - the same
         except TraceMLError as error:
@@ -179,7 +185,7 @@ class NodeEnd:
         self._socket.curve_serverkey = keys.owner.public
         self._socket.connect(f"tcp://{address}")
         self._report: Report | None = None
-        self._due_s = self._again_s = 0.0
+        self._due_s = self._again_s = self._pulse_s = 0.0
 
     def turn(self) -> None:
         """Do what there is to do."""
@@ -193,6 +199,18 @@ class NodeEnd:
             with contextlib.suppress(zmq.Again):  # there is no connection, or the owner does not read
                 self._socket.send(encode(self._keys.run, self._report), zmq.NOBLOCK)
                 self._again_s = now + AGAIN_S
+
+    @property
+    def wants_pulse(self) -> bool:
+        """Whether the owner was last told of this node's progress a second ago."""
+        now = time.monotonic()
+        return self._every_s > SEND_EVERY_S and self._report is None and now >= self._pulse_s + PULSE_EVERY_S
+
+    def send_pulse(self, pulse: Pulse) -> None:
+        """Say how far the node's processes are; nobody minds if it does not arrive."""
+        self._pulse_s = time.monotonic()
+        with contextlib.suppress(zmq.Again):
+            self._socket.send(encode(self._keys.run, pulse), zmq.NOBLOCK)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there is an answer."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from traceml_ai.analyze.aggregate import RankAggregate
+from traceml_ai.analyze.aggregate import Running
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.collect.collector import Collector
 from traceml_ai.live.recent import Recent, Window, curve_of
@@ -34,6 +34,9 @@ EVERY_S = 0.5
 BUDGET = 0.02
 """Share of a core for snapshots: those of very many ranks come more rarely."""
 
+MANY_RANKS, MANY_BUDGET = 1000, 0.25
+"""The same where so many train: such a job has processors for a view of its last second."""
+
 _KEPT_SAMPLES = 240
 
 
@@ -42,7 +45,7 @@ class RankState(NamedTuple):
 
     pid: int
     rank: int | None
-    aggregate: RankAggregate
+    aggregate: Running
 
 
 class State(NamedTuple):
@@ -115,7 +118,7 @@ class Feed:
         snapshot = self.snapshot(state, status)
         write_atomic(self._spool / SNAPSHOT_FILE, encode_snapshot(snapshot))
         cost_ns = time.thread_time_ns() - cpu_begin
-        self._due_ns = begin + round(max(EVERY_S * 1e9, cost_ns / BUDGET))
+        self._due_ns = begin + round(max(EVERY_S * 1e9, cost_ns / _budget(state)))
 
     def snapshot(self, state: State, status: Status = "running") -> Snapshot:
         """Return the run at this moment."""
@@ -173,6 +176,10 @@ class Feed:
             usable_cpus=state.usable_cpus,
             workers=_sum([sample.workers for sample in state.samples]),
         )
+
+
+def _budget(state: State) -> float:
+    return MANY_BUDGET if len(state.ranks) > MANY_RANKS else BUDGET
 
 
 def _rank(state: RankState, window: Window) -> RankNow:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceml_ai.analyze.aggregate import RankAggregate
+from traceml_ai.analyze.aggregate import Running
 from traceml_ai.analyze.columns import EXT
 from traceml_ai.live.snapshot import Curve
 from traceml_ai.schema.step import WINDOW_PHASES, Observed
@@ -53,7 +53,7 @@ class Recent:
     def __init__(self) -> None:
         self._marks: deque[Mark] = deque()
 
-    def look(self, aggregate: RankAggregate, t_ns: int) -> Window:
+    def look(self, aggregate: Running, t_ns: int) -> Window:
         """Return what happened since the oldest mark of the window.
 
         A rank whose steps are longer than the window has its last step in it all the same.
@@ -92,7 +92,7 @@ def _between(begin: Mark, end: Mark) -> Window:
     )
 
 
-def curve_of(aggregate: RankAggregate) -> Curve:
+def curve_of(aggregate: Running) -> Curve:
     """Return step time over the whole run."""
     counts, sums, maxima, width = aggregate.step_curve()
     size = -(-len(counts) // MAX_POINTS) or 1
