@@ -37,6 +37,8 @@ FIRST_SUMMARY_S = 1.0
 SUMMARY_EVERY_S = 5.0
 SUMMARY_BUDGET = 0.01
 """Share of a core for rewriting the summary: that of a very long run takes longer to make."""
+MANY_RANKS, MANY_BUDGET = 1000, 0.05
+"""The same where so many train, on as many processors: once in a minute and a half at 8,192 ranks."""
 
 
 class Elsewhere(Protocol):
@@ -192,7 +194,8 @@ class Collector:
         self.latest = summary = self._summary("running", None, begin)
         self._publisher.write(SUMMARY_FILE, encode(summary))
         cost_ns = self._clock() - begin
-        self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / SUMMARY_BUDGET))
+        budget = MANY_BUDGET if (summary.run.world_size or 1) > MANY_RANKS else SUMMARY_BUDGET
+        self._summary_due_ns = begin + round(max(SUMMARY_EVERY_S * 1e9, cost_ns / budget))
 
     def _summary(self, status: Status, exit_code: int | None, end_ns: int) -> Summary:
         sampled = [sample for series in self._series.values() for sample in series.samples()]
