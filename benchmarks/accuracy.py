@@ -318,11 +318,14 @@ def life_s(manifest: Path, launcher: subprocess.Popen[bytes]) -> float:
     return ended - ticks / os.sysconf("SC_CLK_TCK")
 
 
-def measure(name: str, loop: Loop) -> tuple[list[Row], Wall]:
+def measure(
+    name: str, loop: Loop, *, script: str = __file__, closes_in: str | None = None
+) -> tuple[list[Row], Wall]:
+    """Run a loop once; see `compare` for ``closes_in``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "hand.json")
         words = ["run", "--mode", "summary", "--logs-dir", folder, "--run-name", "it"]
-        child = [__file__, "--loop", json.dumps(loop), "--out", str(out)]
+        child = [script, "--loop", json.dumps(loop), "--out", str(out)]
         launcher = subprocess.Popen(
             [sys.executable, "-m", "traceml_ai", *words, *child],
             stdout=subprocess.DEVNULL,
@@ -332,7 +335,7 @@ def measure(name: str, loop: Loop) -> tuple[list[Row], Wall]:
         assert launcher.wait() == 0
         summary = json.loads(Path(folder, "it", "final_summary.json").read_bytes())
         rows = json.loads(out.read_bytes())
-    return compare(name, summary, rows), Wall(
+    return compare(name, summary, rows, closes_in=closes_in), Wall(
         name,
         lived,
         sum(summary["time"][part] for part in ("startup_s", "steps_s", "between_steps_s", "shutdown_s")),
@@ -340,7 +343,10 @@ def measure(name: str, loop: Loop) -> tuple[list[Row], Wall]:
     )
 
 
-def compare(name: str, summary: dict[str, Any], rows: list[dict[str, int]]) -> list[Row]:
+def compare(
+    name: str, summary: dict[str, Any], rows: list[dict[str, int]], *, closes_in: str | None = None
+) -> list[Row]:
+    """Lay the figures beside each other; ``closes_in`` names the phase by hand in which a step is closed."""
     section = summary["step_time"]
     assert section["steps"] + section["warmup_steps"] == len(rows), "a step was missed"
     # The same steps on both sides, the first of them on neither.
@@ -350,7 +356,8 @@ def compare(name: str, summary: dict[str, Any], rows: list[dict[str, int]]) -> l
     step_us = sum(hand.values()) - hand["between_steps"]
     # TraceML reports its own work apart. It runs where a step is closed, and the stamps can't tell it from
     # what they enclose there: the update, or what follows a marked step.
-    closes_in = "between_steps" if summary["run"]["mode"] == "marked" else "optimizer"
+    if closes_in is None:
+        closes_in = "between_steps" if summary["run"]["mode"] == "marked" else "optimizer"
     found = []
     for phase in PHASES:
         figures = section["phases"][phase]
