@@ -33,12 +33,13 @@ demo: $(READY)
 
 # Fast suites first: a broken rule should not wait for a training run.
 test: $(READY)
-	$(BIN)/python -m coverage run -m pytest tests $(addprefix --ignore tests/,$(REAL) launch integration symptoms ranks lightning monai ignite labelled)
+	$(BIN)/python -m coverage run -m pytest tests $(addprefix --ignore tests/,$(REAL) launch integration faults symptoms ranks lightning monai ignite labelled)
 	@# Terminals, browsers, sockets and many processes at once: what a busy machine fails gets a second run, here and below.
 	$(BIN)/python -m coverage run --append -m pytest $(addprefix tests/,$(REAL)) --reruns 1
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m pytest tests/launch
 	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/faults
 	$(BIN)/python -m pytest tests/symptoms --reruns 1
 	$(BIN)/python -m pytest tests/ranks --reruns 2
 	$(BIN)/python -m pytest tests/lightning --reruns 1
@@ -58,6 +59,7 @@ evidence: $(READY)
 	@# Several hosts on one machine; 77: network namespaces are not allowed here, or there is no Slurm.
 	$(BIN)/python scripts/nodes_in_namespaces.py --cut-s 60 || test $$? = 77
 	$(BIN)/python scripts/slurm_in_namespaces.py || test $$? = 77
+	$(BIN)/python benchmarks/faults --write
 
 bench: $(READY)
 	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done

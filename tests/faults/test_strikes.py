@@ -1,0 +1,54 @@
+"""Thirty strikes at real trainings, as `benchmarks/faults` does two hundred of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRIVER = Path(__file__).resolve().parents[2] / "benchmarks" / "faults"
+PATIENCE_S = 400
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What came of each run; those that this machine does not allow are left out."""
+    results = tmp_path_factory.mktemp("faults") / "results.jsonl"
+    ended = subprocess.run(
+        [sys.executable, str(DRIVER), "--short", "--results", str(results)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    found = [json.loads(line) for line in results.read_text().splitlines()]
+    return [row for row in found if "skipped" not in row]
+
+
+def wrong(rows: list[dict[str, Any]], kind: str) -> list[str]:
+    return [f"{row['title']}: {text}" for row in rows for text in row["problems"][kind]]
+
+
+def test_strikes_happen(rows: list[dict[str, Any]]) -> None:
+    assert sum(row["struck"] for row in rows) >= 20
+
+
+def test_no_training_is_harmed_by_traceml(rows: list[dict[str, Any]]) -> None:
+    assert wrong(rows, "harmed") == []
+
+
+def test_every_closed_step_is_in_the_summary(rows: list[dict[str, Any]]) -> None:
+    assert wrong(rows, "missing") == []
+
+
+def test_every_run_has_a_valid_summary_that_says_how_it_ended(rows: list[dict[str, Any]]) -> None:
+    assert wrong(rows, "invalid") == []
+
+
+def test_nothing_is_left_behind(rows: list[dict[str, Any]]) -> None:
+    assert wrong(rows, "left") == []
