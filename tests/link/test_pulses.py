@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from link.peers import KEYS, log, node, owner, steps_of, turn_until
+from link.test_fuzz import damaged
 from ranks_sim import simulate
 from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.analyze.columns import EXT
@@ -86,6 +87,19 @@ def test_bytes_that_are_no_counts_are_a_clear_error(data: bytes, processes: int)
         return
     assert len(rows) == processes
     assert (rows >= 0).all()
+
+
+@settings(max_examples=200)
+@given(damaged(frames.encode(KEYS.run, pulse(25))))
+def test_a_damaged_frame_of_a_pulse_never_breaks_the_owner(frame: bytes) -> None:
+    owner_has = incoming(10)
+    try:
+        message = frames.decode(KEYS.run, frame)
+    except TraceMLError:
+        return
+    if isinstance(message, Pulse):
+        owner_has.take_pulse(message)
+        assert owner_has.inputs()[0].aggregate.count == 10
 
 
 def test_numbers_that_cant_be_are_refused_and_counted() -> None:
