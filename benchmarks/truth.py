@@ -391,9 +391,9 @@ def report(found: list[tuple[list[Row], Wall]], repeat: int) -> str:
     )
     legend = (
         f"Microseconds a step, by hand → reported; where a first run was off, of {repeat} runs the median "
-        "differences. Bold is off. *Accounted*: start-up, steps, time between and shut-down, as a share of the "
-        "process's life seen from outside. In the last two rows another profiler takes the place of the stamps, "
-        "and names fewer phases."
+        "differences. Bold is off. *Accounted*: start-up, steps, time between and shut-down, as a share of "
+        "the process's life seen from outside. In the last two rows another profiler takes the place of the "
+        "stamps, and names fewer phases."
     )
     phases = accuracy.PHASES
     lines = []
