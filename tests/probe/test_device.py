@@ -20,13 +20,18 @@ class Device:
         self.done_at = 0
         self.made = 0
         self.pool: list[list[int]] = []
+        self.captures = False
 
     def launch(self, host_us: int, device_us: int) -> None:
         """The program queues work: ``host_us`` to launch it, ``device_us`` to do it."""
         self.stage.spend(host_us)
         self.done_at = max(self.done_at, self.stage.now) + device_us * 1000
 
+    def capturing(self) -> bool:
+        return self.captures
+
     def record(self) -> list[int]:
+        assert not self.captures, "an event in a graph that is being captured"
         if self.pool:
             event = self.pool.pop()
         else:
@@ -36,6 +41,7 @@ class Device:
         return event
 
     def passed(self, event: list[int]) -> bool:
+        assert not self.captures, "asking for an event breaks a capture"
         return event[0] <= self.stage.now
 
     def elapsed_ns(self, begin: list[int], end: list[int]) -> int:
@@ -205,3 +211,41 @@ def test_memory_is_sampled_every_few_steps(run: Accelerated, tmp_path: object) -
     assert columns(block, "peak_allocated_bytes") == [111, *[0] * 7] * 2
     seen = [bool(bits & Observed.MEMORY) for bits in columns(block, "observed")]
     assert seen == [True, *[False] * 7] * 2
+
+
+def test_a_step_that_is_captured_into_a_graph_is_left_alone(run: Accelerated, tmp_path: object) -> None:
+    run.step()
+    run.step()
+    run.wait()
+    run.device.captures = True
+    run.step()
+    run.device.captures = False
+    run.step()
+    run.wait()
+    run.step()
+    block = LogReader(tmp_path, 1).read_new()  # type: ignore[arg-type]
+    seen = [bool(bits & Observed.DEVICE) for bits in columns(block, "observed")]
+    assert seen == [True, True, False, True]
+    assert run.device.made <= 3 * 8
+
+
+def test_a_capture_that_begins_within_a_step_costs_that_step_its_device_times(
+    run: Accelerated, tmp_path: object
+) -> None:
+    stage, launch = run.stage, run.device.launch
+
+    def captured() -> None:
+        run.device.captures = True
+
+    def no_longer() -> None:
+        run.device.captures = False
+
+    for body in ((captured, no_longer), (lambda: launch(1, 9), lambda: launch(1, 9)), (captured, no_longer)):
+        stage.fetch(run.batches, 10)
+        stage.forward(0, body=body[0])
+        stage.backward(0, body=body[1])
+        stage.step(0, body=lambda: launch(1, 50))
+        run.wait()
+    run.step()
+    block = LogReader(tmp_path, 1).read_new()  # type: ignore[arg-type]
+    assert [bool(bits & Observed.DEVICE) for bits in columns(block, "observed")] == [False, True, False]

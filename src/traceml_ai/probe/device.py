@@ -31,6 +31,12 @@ MAX_PENDING = 64
 class Events(Protocol):
     """Timing events of one accelerator."""
 
+    def capturing(self) -> bool:
+        """Whether the current stream is being captured into a graph.
+
+        An event would become part of it, and asking for one would break the capture.
+        """
+
     def record(self) -> Any:
         """Record an event on the current stream, now."""
 
@@ -49,10 +55,12 @@ class TorchEvents:
 
     Args:
         make: Makes an event with timing, such as ``torch.cuda.Event(enable_timing=True)``.
+        capturing: Such as ``torch.cuda.is_current_stream_capturing``.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], capturing: Callable[[], bool] = lambda: False) -> None:
         self._make = make
+        self.capturing = capturing
         self._pool: list[Any] = []
 
     def record(self) -> Any:
@@ -78,10 +86,11 @@ class TorchEvents:
 class _Step:
     """The events of one step: ``(column, begin, end)`` spans inside the window."""
 
-    __slots__ = ("close", "index", "open", "spans")
+    __slots__ = ("close", "index", "open", "spans", "void")
 
     def __init__(self) -> None:
         self.index = -1
+        self.void = False  # a part of it was captured: it has no times of its own
         self.open: Any = None
         self.close: Any = None
         self.spans: list[tuple[int, Any, Any]] = []
@@ -119,11 +128,11 @@ class DeviceTimer:
     def open(self) -> None:
         """The window of a step opens."""
         if self._now.open is None:
-            self._now.open = self._events.record()
+            self._now.open = self._record()
 
     def begin(self, column: int) -> None:
         """A phase begins; the one it is nested in is interrupted."""
-        event = self._events.record()
+        event = self._record()
         if self._stack:
             outer, begun = self._stack[-1]
             self._now.spans.append((outer, begun, event))
@@ -133,7 +142,7 @@ class DeviceTimer:
         """The innermost phase ends; the one around it goes on."""
         if not self._stack:
             return
-        event = self._events.record()
+        event = self._record()
         column, begun = self._stack.pop()
         self._now.spans.append((column, begun, event))
         if self._stack:
@@ -143,8 +152,8 @@ class DeviceTimer:
         """The step became record ``index``; also looks which earlier steps can be read back."""
         step = self._take()
         step.index = index
-        if step.open is not None:
-            step.close = self._events.record()
+        if step.open is not None and not step.void:
+            step.close = self._record(step)
         self._closed = index + 1
         self._pending.append(step)
         if len(self._pending) > MAX_PENDING:
@@ -160,15 +169,22 @@ class DeviceTimer:
             self._forget(step)
             return
         newest.spans += step.spans
+        newest.void = newest.void or step.void
         if step.open is not None:
             self._events.release(step.open)
         if newest.close is not None:
             self._events.release(newest.close)
-        newest.close = self._events.record()
+        newest.close = None if newest.void else self._record(newest)
 
     def drop(self) -> None:
         """The step under way was aborted."""
         self._forget(self._take())
+
+    def _record(self, step: _Step | None = None) -> Any:
+        if self._events.capturing():
+            (step or self._now).void = True
+            return None
+        return self._events.record()
 
     def _take(self) -> _Step:
         """The step under way, with the events of phases that were never left; a new one begins."""
@@ -179,6 +195,8 @@ class DeviceTimer:
 
     def poll(self) -> None:
         """Read back the steps that the device has finished, oldest first; never waits."""
+        if self._events.capturing():
+            return
         # The newest record may still be amended by a further optimizer.
         while len(self._pending) > 1 and self._read(self._pending[0]):
             self._pending.popleft()
@@ -221,7 +239,7 @@ def accelerator_events(torch: Any) -> TorchEvents | None:
     """
     cuda = torch.cuda
     if cuda.is_available() and cuda.is_initialized():
-        return TorchEvents(lambda: cuda.Event(enable_timing=True))
+        return TorchEvents(lambda: cuda.Event(enable_timing=True), cuda.is_current_stream_capturing)
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_available() and xpu.is_initialized():
         return TorchEvents(lambda: xpu.Event(enable_timing=True))
