@@ -69,4 +69,4 @@ format: $(READY)
 	$(BIN)/python -m ruff check --fix .
 
 clean:
-	rm -rf $(DEMO) site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(DEMO) .evidence site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
