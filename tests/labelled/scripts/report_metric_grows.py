@@ -1,8 +1,8 @@
 # from: https://github.com/Lightning-AI/torchmetrics/issues/1823
-# label: SLOWDOWN
-# also: RESIDUAL_HEAVY MEMORY_CREEP MEMORY_RISING
+# label: SLOWDOWN RESIDUAL_HEAVY
+# also: MEMORY_CREEP MEMORY_RISING
 # check: primary.scope.phase == "residual"
-# A metric is computed in every step over all that it has seen so far.
+# A metric is computed in every step over all that it has seen so far: heavy, and heavier all the time.
 import torch
 from _parts import batches, mlp, sgd
 
