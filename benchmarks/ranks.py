@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "ranks"))
 
-from cases import CASES, Case, run
+from cases import CASES, FRESH, Case, run
 
 
 def attempt(case: Case) -> list[str]:
@@ -30,11 +30,12 @@ def attempt(case: Case) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true", help="only the jobs that no threshold was chosen by")
     parser.add_argument("--only", help="run only the case of this name")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     right, wrong = {}, []
-    for case in [each for each in CASES if args.only in {None, each.name}]:
+    for case in [each for each in ([] if args.fresh else CASES) + FRESH if args.only in {None, each.name}]:
         begin = time.perf_counter()
         found = [attempt(case) for _ in range(args.runs)]
         right[case.name] = sum(not problems for problems in found)

@@ -64,7 +64,59 @@ CASES = [
     Case("four ranks", "--late data --rank 2 --steps 25", INPUT, [2], "input_wait", world=4),
     Case("four ranks, none", "--steps 25", None, world=4),
 ]
-BY_NAME = {case.name: case for case in CASES}
+# Jobs that no threshold was chosen by.
+FRESH = [
+    Case(
+        "three ranks, 120 ms data",
+        "--late data --rank 2 --ms 120 --steps 25",
+        INPUT,
+        [2],
+        "input_wait",
+        world=3,
+    ),
+    Case("four ranks, 25 ms backward", "--late backward --rank 3 --ms 25", COMPUTE, [3], "backward", world=4),
+    Case("three ranks, 25 ms optimizer", "--late optimizer --ms 25", COMPUTE, [1], "optimizer", world=3),
+    Case("copy", "--late copy --ms 25 --rank 0", OTHER, [0], "residual"),
+    Case(
+        "one step in a hundred",
+        "--late data --every 100 --steps 500 --ms 250",
+        INPUT,
+        [1],
+        "input_wait",
+        "one-off",
+    ),
+    Case(
+        "three in turn",
+        "--late backward --in-turn --ms 25 --steps 60",
+        OTHER,
+        None,
+        "backward",
+        "rotating",
+        world=3,
+    ),
+    Case("2.9 ms against 3.4 ms", "--uneven-work --steps 200", None),
+    Case("three ranks, 2.9 against 3.4", "--uneven-work --steps 150 --rank 2", None, world=3),
+    Case("FSDP forward, 25 ms", "--late forward --ms 25 --kind fsdp", COMPUTE, [1], "forward"),
+    Case("FSDP, four ranks, none", "--kind fsdp --steps 40", None, world=4),
+    Case(
+        "accumulation over four, three ranks",
+        "--late forward --accumulate 4 --ms 25 --rank 2 --steps 25",
+        COMPUTE,
+        [2],
+        "forward",
+        world=3,
+    ),
+    Case(
+        "uneven inputs, three ranks",
+        "--late data --uneven --ms 25 --rank 2",
+        INPUT,
+        [2],
+        "input_wait",
+        world=3,
+    ),
+    Case("uneven inputs, none", "--uneven --steps 60", None),
+]
+BY_NAME = {case.name: case for case in [*CASES, *FRESH]}
 
 
 def stragglers(summary: Summary) -> list[Finding]:

@@ -16,6 +16,7 @@ import torch
 from ranks.cases import BY_NAME, JOB, PATIENCE_S, run, stragglers
 
 SCRIPTS = JOB.parent
+SOON_S = 10.0  # from a rank's death to the summary that names it
 # All of them run in benchmarks/ranks.py, five times each; here those that have a mechanism of their own.
 HERE = [
     "none",
@@ -48,7 +49,8 @@ def test_the_late_rank_is_named_with_its_phase_and_nobody_where_there_is_none(
 def test_a_rank_that_is_killed_is_named_with_its_signal_and_its_last_step(
     number: int, name: str, tmp_path: Path
 ) -> None:
-    ended = run(f"--steps 12 --signal {number} --late after --ms 20", tmp_path)
+    out = tmp_path / "rank"
+    ended = run(f"--steps 12 --signal {number} --late after --ms 20 --out {out}", tmp_path)
     assert ended.returncode == 1  # torchrun's own
     run_section = ended.summary.run
     assert run_section.status == "failed"
@@ -56,6 +58,10 @@ def test_a_rank_that_is_killed_is_named_with_its_signal_and_its_last_step(
     assert f"rank r1 died of {name}" in ended.stderr
     row = next(row for row in ended.summary.step_time.ranks if row.rank == 1)
     assert (row.ended, row.steps) == (name, 12)
+    died, told = (
+        path.stat().st_mtime for path in (Path(f"{out}-died"), tmp_path / "job" / "final_summary.json")
+    )
+    assert told - died < SOON_S
 
 
 def plain(args: list[str], folder: Path, *, script: Path = JOB, world: int = 2) -> None:
@@ -65,8 +71,8 @@ def plain(args: list[str], folder: Path, *, script: Path = JOB, world: int = 2) 
 
 
 @pytest.mark.slow
-def test_losses_and_weights_are_the_same_bit_by_bit(tmp_path: Path) -> None:
-    args = "--steps 10 --kind buffers --accumulate 2"
+@pytest.mark.parametrize("args", ["--steps 10 --kind buffers --accumulate 2", "--steps 10 --kind fsdp"])
+def test_losses_and_weights_are_the_same_bit_by_bit(args: str, tmp_path: Path) -> None:
     plain([*args.split(), "--out", str(tmp_path / "plain")], tmp_path)
     assert run(f"{args} --out {tmp_path / 'traced'}", tmp_path).returncode == 0
     for rank in range(2):

@@ -6,6 +6,7 @@ A user's code: nothing here knows about TraceML.
 import argparse
 import contextlib
 import os
+import random
 import signal
 import time
 
@@ -26,6 +27,7 @@ parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--kind", default="ddp")
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--uneven", action="store_true")
+parser.add_argument("--uneven-work", action="store_true")
 parser.add_argument("--signal", type=int)
 parser.add_argument("--out")
 args = parser.parse_args()
@@ -42,6 +44,12 @@ def be_late(where):
     turn = step % WORLD if args.in_turn else args.rank
     if args.late == where and turn == RANK and step % args.every == args.every - 1:
         time.sleep(args.ms / 1000)
+
+
+def work():
+    """Take 2.9 ms or 3.4 ms, by rank, give or take a fifth."""
+    if args.uneven_work:
+        time.sleep((3.4 if args.rank == RANK else 2.9) / 1000 * random.uniform(0.8, 1.2))
 
 
 class Late(torch.autograd.Function):
@@ -65,6 +73,7 @@ class Net(nn.Module):
 
     def forward(self, x):
         be_late("forward")
+        work()
         x = torch.relu(self.norm(self.first(x)))
         return self.head(Late.apply(torch.relu(self.second(x))))
 
@@ -112,6 +121,7 @@ with joined:
     for i, (x, y) in enumerate(torch.utils.data.DataLoader(Items(), batch_size=8), 1):
         last = i % args.accumulate == 0
         with contextlib.nullcontext() if last or args.kind != "ddp" else model.no_sync():
+            be_late("copy")
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
         losses.append(loss.item())
@@ -124,6 +134,8 @@ with joined:
         be_late("after")
         step += 1
         if args.signal is not None and args.rank == RANK and step == args.steps:
+            if args.out:
+                open(f"{args.out}-died", "w").close()
             os.kill(os.getpid(), signal.Signals(args.signal))
 if args.out:
     state = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
