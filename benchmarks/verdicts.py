@@ -81,14 +81,16 @@ def cases(more: list[Path]) -> Iterator[Case]:
         for script in sorted(folder.glob("[!_]*.py")):
             label = labels.label_of(script)
             yield Case(f"{framework}/{script.stem}", framework, label.kinds, label, script)
-    for job in jobs.CASES:
+    for job in [*jobs.CASES, *getattr(jobs, "FRESH", [])]:
         yield Case(f"ranks/{job.name}", "ranks", [job.kind or NOBODY], job=job)
+    for script in sorted((TESTS / "labelled" / "jobs").glob("*.py")):
+        yield handed(script, "ranks")
     for folder in more:
         for script in sorted(folder.glob("[!_]*.py")):
-            yield handed(script)
+            yield handed(script, "handed")
 
 
-def handed(script: Path) -> Case:
+def handed(script: Path, framework: str) -> Case:
     """Return the case of a script that says no more than ``# label: KIND [ranks: N]`` in its first line."""
     first = script.read_text().partition("\n")[0]
     said = re.match(r"# label: (\w+)(?:\s+ranks: (\d+))?", first)
@@ -98,7 +100,7 @@ def handed(script: Path) -> Case:
     section = "process" if kind.startswith("MEMORY") else None
     stragglers = set(jobs.STRAGGLERS) if ranks > 1 and kind not in jobs.STRAGGLERS else set()
     label = labels.Label(section, [kind], kind in labels.CALM, None, None, set(), stragglers, [])
-    return Case(f"handed/{script.stem}", "handed", [kind], label, script, ranks=ranks)
+    return Case(f"{framework}/{script.stem}", framework, [kind], label, script, ranks=ranks)
 
 
 # --- running and judging ------------------------------------------------------------------------
