@@ -231,6 +231,24 @@ def test_a_device_that_falls_behind_the_host_is_not_host_bound() -> None:
     assert the(summary, "COMPUTE_BOUND").confidence == "high"
 
 
+def test_waiting_for_the_device_after_the_step_is_not_time_between_steps() -> None:
+    reads_its_loss = on_device(
+        200, forward=1, backward=1, dev_forward=13, dev_backward=25, dev_step=40, between_other=38
+    )
+    summary = summary_of(reads_its_loss)
+    between = summary.step_time.phases["between_steps"]
+    assert summary.diagnosis.kind == "COMPUTE_BOUND"
+    assert "OUTSIDE_HEAVY" not in kinds(summary)
+    assert between.mean_ms is not None
+    assert between.mean_ms < 2
+
+
+def test_time_between_steps_that_the_device_does_not_fill_stays() -> None:
+    summary = summary_of(on_device(200, dev_forward=3, dev_backward=5, dev_step=10, between_other=38))
+    assert "OUTSIDE_HEAVY" in kinds(summary)
+    assert the(summary, "OUTSIDE_HEAVY").evidence["between_steps_ms"] == pytest.approx(38, rel=0.1)
+
+
 def test_without_device_timing_host_bound_abstains() -> None:
     assert "HOST_BOUND" not in kinds(summary_of(Run().steps(200)))
 

@@ -83,11 +83,15 @@ def break_down(
     names = user_phase_names(user_phases)
     step = "step_ns" if clock == "host" else "dev_total_ns"
     step_total = steady.total_ns(step)
+    between_total = steady.total_ns("between_ns") - (waited_ns(steady) if clock == "device" else 0)
     columns = columns_of(clock, names)
+    loop_total = step_total + between_total
     phases = {
-        name: _figures(steady, run_totals, column, step_total, in_step=name != BETWEEN, means_only=means_only)
+        name: _figures(steady, run_totals, column, (step_total, loop_total), means_only=means_only)
         for name, column in columns.items()
+        if name != BETWEEN
     }
+    phases[BETWEEN] = _between(steady, run_totals, between_total, loop_total, means_only=means_only)
     return Breakdown(
         clock=clock,
         steps=steady.steps,
@@ -95,7 +99,7 @@ def break_down(
         median_step_ns=None if means_only else steady.quantile_ns(step, 0.5),
         p95_step_ns=None if means_only else steady.quantile_ns(step, 0.95),
         p99_step_ns=None if means_only else steady.quantile_ns(step, 0.99),
-        loop_ns=(step_total + steady.total_ns("between_ns")) / steady.steps,
+        loop_ns=loop_total / steady.steps,
         phases=phases,
         user_phases=list(names) if clock == "host" else [],
     )
@@ -116,20 +120,39 @@ def columns_of(clock: Clock, user: dict[str, str]) -> dict[str, str]:
     return columns | {"residual": f"{device}residual_ns", BETWEEN: "between_ns"}
 
 
-def _figures(
-    steady: Steady,
-    run_totals: Rows,
-    column: str,
-    step_total: int,
-    *,
-    in_step: bool,
-    means_only: bool,
+def waited_ns(steady: Steady) -> int:
+    """Return the time between steps in which the host waited for the device's part of them.
+
+    A loop that reads its loss when the step is over stands there until the device is done. On the device's
+    clock that time is the step's already; between steps is what is left of a turn besides step and input.
+    """
+    between = steady.total_ns("between_ns")
+    spare = steady.total_ns("step_ns") + between - steady.total_ns("dev_total_ns")
+    return between - min(max(spare, 0), between)
+
+
+def _between(
+    steady: Steady, run_totals: Rows, total: int, loop_total: int, *, means_only: bool
 ) -> PhaseFigures:
+    """Return the figures of the time between steps; a share of it has no quantiles."""
+    figures = _figures(steady, run_totals, "between_ns", (0, loop_total), means_only=means_only)
+    if total == steady.total_ns("between_ns"):
+        return figures
+    per_step = total / steady.steps
+    share = total / loop_total if loop_total else None
+    return figures._replace(
+        mean_ns=per_step, median_ns=None, p95_ns=None, p99_ns=None, per_step_ns=per_step, loop_share=share
+    )
+
+
+def _figures(
+    steady: Steady, run_totals: Rows, column: str, of: tuple[int, int], *, means_only: bool
+) -> PhaseFigures:
+    """Return a column's figures; its shares are those of the steps and of the loop, given as totals."""
     coverage = steady.coverage(column) or 0.0
     if coverage == 0:
         return PhaseFigures(None, None, None, None, None, None, None, None, 0.0)
-    total = steady.total_ns(column)
-    loop_total = step_total + steady.total_ns("between_ns")
+    total, (step_total, loop_total) = steady.total_ns(column), of
     quantiles = [None if means_only else steady.quantile_ns(column, q) for q in (0.5, 0.95, 0.99)]
     return PhaseFigures(
         mean_ns=steady.mean_ns(column),
@@ -138,7 +161,7 @@ def _figures(
         p99_ns=quantiles[2],
         total_ns=int(run_totals[EXT[column]]),
         per_step_ns=total / steady.steps,
-        share=total / step_total if in_step and step_total else None,
+        share=total / step_total if step_total else None,
         loop_share=total / loop_total if loop_total else None,
         coverage=coverage,
     )

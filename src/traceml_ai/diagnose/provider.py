@@ -9,7 +9,14 @@ import numpy as np
 
 from traceml_ai.analyze import hosts
 from traceml_ai.analyze.aggregate import RankAggregate
-from traceml_ai.analyze.breakdown import Breakdown, Clock, break_down, clock_of, user_phase_names
+from traceml_ai.analyze.breakdown import (
+    Breakdown,
+    Clock,
+    break_down,
+    clock_of,
+    user_phase_names,
+    waited_ns,
+)
 from traceml_ai.analyze.columns import EXT, column, observed_mask
 from traceml_ai.analyze.drift import Drift, find_drift
 from traceml_ai.analyze.ranks import RankPart
@@ -176,7 +183,7 @@ def signals_of(run: RunInfo, view: RunView) -> Signals:
         residual_causes_ns=named.with_parts(
             _per_step(view.whole, {c: f"residual_{c}_ns" for c in _RESIDUAL_CAUSES}), facts
         ),
-        between_causes_ns=_between_causes(view.whole),
+        between_causes_ns=_between_causes(view.whole, view.breakdown),
         handlers_ns=named.handlers(facts, aggregate.count),
         host_phases_ns=_per_step(view.whole, {phase: f"{phase}_ns" for phase in WINDOW_PHASES}),
         stalls=_named_stalls(find_stalls(steady.rows), facts.get("user_phases", [])),
@@ -218,10 +225,12 @@ def _per_step(steady: Steady, columns: dict[str, str]) -> dict[str, float]:
     return {name: steady.total_ns(col) / steady.steps for name, col in columns.items()}
 
 
-def _between_causes(steady: Steady) -> dict[str, float]:
+def _between_causes(steady: Steady, breakdown: Breakdown | None) -> dict[str, float]:
     causes = _per_step(steady, {cause: f"between_{cause}_ns" for cause in BETWEEN_CAUSES})
     if causes:
         causes["other"] += steady.total_ns("gap_ns") / steady.steps
+    if breakdown is not None and breakdown.clock == "device":
+        causes["other"] = max(0.0, causes["other"] - waited_ns(steady) / steady.steps)
     return causes
 
 
