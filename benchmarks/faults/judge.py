@@ -222,4 +222,4 @@ def _left(traced: Seen, references: list[Seen]) -> list[str]:
 
 def _kind(name: str) -> str:
     """A name without its numbers and random letters."""
-    return re.sub(r"(?<=[-_])[a-z0-9_]{8}$|[0-9a-f]{6,}|[0-9]+", "N", name)
+    return re.sub(r"(?<=[-_])[a-z0-9_]{8}$|(?<=^tmp)[a-z0-9_]{8}$|[0-9a-f]{6,}|[0-9]+", "N", name)

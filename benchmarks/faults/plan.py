@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 SIGNALS = ("KILL", "TERM", "INT", "HUP", "SEGV")
 FRAMEWORKS = ("plain", "lightning", "monai")
+LETHAL = (*SIGNALS, "memory")
+CHILDREN = ("plain",) * 6 + ("lightning",) * 3 + ("monai",) * 3
 STEPS = 60
 PAUSE_S = 0.01
 
@@ -106,28 +108,33 @@ def cells() -> list[Cell]:
 
 
 def long_plan(seed: int, count: int) -> list[Case]:
-    """Draw cases: every cell once before any comes again, in an order and at moments of the seed's."""
+    """Draw strikes: every cell once, in the seed's order and at its moments, then forked jobs up to the count."""
     chance = random.Random(seed)
     drawn: list[Cell] = []
     while len(drawn) < count:
         drawn += chance.sample(cells(), k=len(cells()))
-    return [_case(number, cell, chance, stop_s=30.0) for number, cell in enumerate(drawn[:count])]
+    jobs = (count - len(cells())) // len(CHILDREN)
+    alone = max(0, count - jobs * len(CHILDREN))
+    cases = [_case(number, cell, chance, stop_s=30.0) for number, cell in enumerate(drawn[:alone])]
+    return cases + [_forked(alone + job, chance) for job in range(jobs)]
+
+
+def _forked(number: int, chance: random.Random) -> Case:
+    """A job of twelve processes, each of which is struck: the imports are paid for once."""
+    kinds = (*LETHAL, *LETHAL)
+    hits = tuple(_in_a_step(kind, f"child {k}", chance) for k, kind in enumerate(kinds))
+    return Case(number, "forked", 0, hits, children=CHILDREN)
 
 
 def short_plan(seed: int) -> list[Case]:
     """Thirty strikes that two processors do within a minute: several at one run wherever it survives them."""
     chance = random.Random(seed)
-    lethal = ["KILL", "TERM", "INT", "HUP", "SEGV", "memory"]
-    children = ("plain",) * 6 + ("lightning",) * 3 + ("monai",) * 3
-    kinds = [*lethal, *chance.sample(lethal, 6)]
-    forked = [_in_a_step(kind, f"child {k}", chance) for k, kind in enumerate(kinds)]
     every = [_in_a_step(kind, "everyone", chance) for kind in ("clock", "shm", "folder", "spool")]
     stop = _in_a_step("stop", "launcher", chance, long_s=2.0)
     launcher = {kind: _in_a_step(kind, "launcher", chance) for kind in (*SIGNALS, "memory", "fsize")}
     ending = launcher["SEGV"]._replace(when="end", delay_s=chance.uniform(0, 0.4))
     starting = launcher["INT"]._replace(when="start", delay_s=chance.uniform(0.02, 0.8))
     runs: list[tuple[str, int, list[Hit], str]] = [
-        ("forked", 0, forked, "2g"),
         ("ddp", 0, [_in_a_step("KILL", "rank1", chance)], "2g"),
         ("plain", 2, [_in_a_step("KILL", "worker", chance)], "2g"),
         ("plain", 0, [*every, stop], "160m"),
@@ -140,10 +147,8 @@ def short_plan(seed: int) -> list[Case]:
         ("plain", 0, [ending], "2g"),
         ("plain", 0, [starting], "2g"),
     ]
-    return [
-        Case(number, loop, workers, tuple(hits), shm, children if loop == "forked" else ())
-        for number, (loop, workers, hits, shm) in enumerate(runs)
-    ]
+    cases = [Case(n, loop, workers, tuple(hits), shm) for n, (loop, workers, hits, shm) in enumerate(runs, 1)]
+    return [_forked(0, chance), *cases]
 
 
 def _in_a_step(kind: str, target: str, chance: random.Random, *, long_s: float = 0.0) -> Hit:

@@ -217,10 +217,10 @@ class Run:
         port = free_port()
         self.proxy = Proxy(port) if "cut" in self.case.kinds else None
         ports = [port, self.proxy.port if self.proxy else port]
-        commands = []
+        secret, commands = os.urandom(32).hex(), []
         for node in (0, 1):
             more = {"SLURM_NNODES": "2", "SLURM_NODEID": str(node), "RANK": str(node)}
-            more["TRACEML_LINK_SECRET"] = "5f" * 32
+            more["TRACEML_LINK_SECRET"] = secret
             ours = [
                 sys.executable,
                 "-m",

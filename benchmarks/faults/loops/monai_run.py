@@ -34,16 +34,22 @@ def fit(record):
         loss_function=torch.nn.MSELoss(),
     )
 
+    losses = []
+
     def begin(engine):
         scratch = torch.empty(SCRATCH_BYTES, dtype=torch.uint8)
         del scratch
-        if engine.state.iteration > 1:
-            record.step(engine.state.iteration - 1, engine.state.output["loss"].item())
+        if losses:
+            record.step(len(losses), losses[-1])
         time.sleep(record.pause_s)
 
+    def completed(engine):
+        losses.append(engine.state.output[0]["loss"])
+
     trainer.add_event_handler(Events.ITERATION_STARTED, begin)
+    trainer.add_event_handler(Events.ITERATION_COMPLETED, completed)
     trainer.run()
-    record.step(record.steps, trainer.state.output["loss"].item())
+    record.step(len(losses), losses[-1])
 
 
 if __name__ == "__main__":
