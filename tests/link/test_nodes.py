@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import traceml_ai.hook
+from traceml_ai.launch.environment import child_environment
 from traceml_ai.link.keys import write_secret
 
 PATIENCE_S = 90
@@ -109,6 +111,21 @@ def test_a_node_without_its_owner_trains_and_keeps_its_own_summary(tmp_path: Pat
     assert summary(tmp_path, "job-node1")["run"]["steps"] == 40
     assert "TraceML · job-node1 · failed" in told
     assert time.monotonic() - begin < 60
+
+
+def test_a_process_on_another_machine_than_its_collector_trains_and_says_so(tmp_path: Path) -> None:
+    # What `traceml run -- srun python train.py` starts on the other nodes.
+    hook = Path(traceml_ai.hook.__file__).parent / "path"
+    elsewhere = child_environment(
+        os.environ, hook_folder=hook, spool=tmp_path / "elsewhere", run_folder=tmp_path / "elsewhere too"
+    )
+    ended = subprocess.run(
+        [sys.executable, script(tmp_path)], cwd=tmp_path, env={**elsewhere, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert ended.returncode == 0
+    assert ended.stderr.count("traceml:") == 1
+    assert "measuring stopped: its collector has ended, or is on another machine" in ended.stderr
 
 
 def test_an_address_that_is_taken_costs_the_link_and_not_the_run(tmp_path: Path) -> None:

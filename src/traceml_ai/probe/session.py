@@ -386,12 +386,11 @@ class Session:
         self.facts.write()
 
     def _failed(self, probe: str, error: BaseException) -> None:
-        self.warn(
-            probe,
-            f"measuring stopped after an error of TraceML's own ({_name(error)}); "
-            "the training goes on unmeasured",
-            say=True,
-        )
+        if isinstance(error, FileNotFoundError) and not os.path.isdir(self.spool):
+            why = "measuring stopped: its collector has ended, or is on another machine (each needs its own)"
+        else:
+            why = f"measuring stopped after an error of TraceML's own ({_name(error)})"
+        self.warn(probe, f"{why}; the training goes on unmeasured", say=True)
 
     def finish(self) -> None:
         """At exit: write what followed the last step, and the facts."""
