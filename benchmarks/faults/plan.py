@@ -108,7 +108,7 @@ def cells() -> list[Cell]:
 
 
 def long_plan(seed: int, count: int) -> list[Case]:
-    """Draw strikes: every cell once, in the seed's order and at its moments, then forked jobs up to the count."""
+    """Draw strikes: every cell once, in an order of the seed's, then forked jobs up to the count."""
     chance = random.Random(seed)
     drawn: list[Cell] = []
     while len(drawn) < count:

@@ -253,6 +253,14 @@ def test_without_device_timing_host_bound_abstains() -> None:
     assert "HOST_BOUND" not in kinds(summary_of(Run().steps(200)))
 
 
+def test_the_first_step_is_before_the_device_clock_and_leaves_it_to_the_others() -> None:
+    run = Run().steps(1, observed=SEEN)
+    run.steps(199, observed=SEEN | Observed.DEVICE, dev_forward=3, dev_backward=5, dev_step=10)
+    summary = summary_of(run)
+    assert summary.step_time.clock == "device"
+    assert summary.step_time.warmup_steps == 1
+
+
 def test_one_step_without_device_timing_puts_the_whole_window_on_the_host_clock() -> None:
     bits = [SEEN | Observed.DEVICE | Observed.H2D] * 199 + [SEEN]
     summary = summary_of(Run().steps(200, observed=bits, dev_forward=13, dev_step=40))

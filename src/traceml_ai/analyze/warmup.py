@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceml_ai.analyze.columns import Rows, column
-from traceml_ai.schema.step import Flags
+from traceml_ai.schema.step import Flags, Observed
 
 # A step this much slower than the later ones is not one of them ...
 _SLOW = 1.5
@@ -33,7 +33,18 @@ def warmup_steps(head: Rows, steps: int) -> int:
     later = np.sort(step_ns[max(most, len(head) // 2) :])
     limit = max(_SLOW * _at(later, 0.5), _SLOW_QUANTILE * _at(later, _QUANTILE))
     compiled = (column(head, "flags") & int(Flags.COMPILED)) != 0
-    return _first_settled((step_ns > limit) | compiled, most)
+    return _first_settled((step_ns > limit) | compiled | _before_the_device_clock(head), most)
+
+
+def _before_the_device_clock(head: Rows) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Mark the first step where the device is timed from the second on.
+
+    It would put all the others on the host's clock.
+    """
+    timed = (column(head, "observed") & int(Observed.DEVICE)) != 0
+    before = np.zeros(len(head), dtype=np.bool_)
+    before[:1] = timed[1:2] & ~timed[:1]
+    return before
 
 
 def _at(ordered: Rows, q: float) -> float:
