@@ -79,7 +79,7 @@ FRESH = [
     Case("copy", "--late copy --ms 25 --rank 0", OTHER, [0], "residual"),
     Case(
         "one step in a hundred",
-        "--late data --every 100 --steps 500 --ms 250",
+        "--late data --every 100 --steps 800 --ms 250",
         INPUT,
         [1],
         "input_wait",

@@ -6,6 +6,7 @@ million blocks of one give the same aggregate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -52,7 +53,7 @@ class Running(Protocol):
         """Sums over them, a value an extended column."""
 
     @property
-    def observed(self) -> dict[Observed, int]:
+    def observed(self) -> Mapping[Observed, int]:
         """In how many of them something was measured."""
 
     def step_curve(self) -> tuple[Ints, Ints, Ints, int]:

@@ -15,7 +15,7 @@ from traceml_ai.diagnose.signals import RankInput
 from traceml_ai.errors import TraceMLError
 from traceml_ai.link.blocks import decode_block
 from traceml_ai.link.frames import Answer, Cursor, Part, Pulse, Report
-from traceml_ai.link.pulses import Ahead, Ints, decode_counts
+from traceml_ai.link.pulses import Ahead, Beat, decode_counts
 from traceml_ai.schema.facts import ProcessFacts
 from traceml_ai.schema.run import PID_SPACE, Death
 from traceml_ai.schema.samples import HostSample
@@ -69,7 +69,7 @@ class _Node:
         self.ended = False
         self.exit_code: int | None = None
         self.heard_s = 0.0
-        self.pulse: dict[int, Ints] = {}  # by process id
+        self.pulse: dict[int, Beat] = {}  # by process id
 
 
 class Incoming:
@@ -124,11 +124,11 @@ class Incoming:
         if node is None or node.session != pulse.session:
             return  # its report comes first
         try:
-            rows = decode_counts(pulse.counts, len(pulse.pids))
+            beats = decode_counts(pulse.counts, len(pulse.pids))
         except TraceMLError as error:
             self.refuse(str(error))
             return
-        node.pulse = dict(zip(pulse.pids, rows, strict=True))
+        node.pulse = dict(zip(pulse.pids, beats, strict=True))
 
     def refuse(self, why: str) -> None:
         """Count something that had no effect."""
@@ -279,9 +279,10 @@ class Incoming:
 
 def _newest(node: _Node, process: _Process) -> Running:
     """Return a process as its pulse has it, where that is ahead of its records."""
-    row = node.pulse.get(process.counters.pid % PID_SPACE)
-    is_ahead = row is not None and int(row[0]) > process.aggregate.count
-    return Ahead(process.aggregate, row) if row is not None and is_ahead else process.aggregate
+    beat = node.pulse.get(process.counters.pid % PID_SPACE)
+    if beat is None or beat.steps <= process.aggregate.count:
+        return process.aggregate
+    return Ahead(process.aggregate, beat)
 
 
 def _believable(records: _Records) -> _Records:

@@ -5,7 +5,8 @@ Everything counts from the start of a process, so that a pulse that is lost, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,16 @@ def encode_counts(running: Sequence[Running]) -> bytes:
     return np.array(rows, dtype=_KIND).tobytes()
 
 
-def decode_counts(data: bytes, processes: int) -> Ints:
-    """Return what `encode_counts` wrote, a row a process.
+class Beat(NamedTuple):
+    """How far one process is."""
+
+    steps: int
+    sums: Ints
+    observed: Mapping[Observed, int]
+
+
+def decode_counts(data: bytes, processes: int) -> list[Beat]:
+    """Return what `encode_counts` wrote.
 
     Raises:
         TraceMLError: These are no such bytes, or numbers that can't be.
@@ -49,7 +58,13 @@ def decode_counts(data: bytes, processes: int) -> Ints:
     rows = np.frombuffer(data, dtype=_KIND).reshape(processes, _WIDTH).astype(np.int64)
     if (rows < 0).any() or (rows > _LARGEST).any() or (rows[:, 1 : 1 + len(_BITS)] > rows[:, :1]).any():
         raise TraceMLError("a pulse holds a number that can't be")
-    return rows
+    sums = np.zeros((processes, N_EXT), dtype=np.int64)
+    sums[:, _COLUMNS] = rows[:, 1 + len(_BITS) :]
+    heads = rows[:, : 1 + len(_BITS)].tolist()
+    return [
+        Beat(count, each, dict(zip(_BITS, seen, strict=True)))
+        for (count, *seen), each in zip(heads, sums, strict=True)
+    ]
 
 
 class Ahead:
@@ -57,15 +72,12 @@ class Ahead:
 
     Args:
         aggregate: What is known of its records.
-        row: Of `decode_counts`.
+        beat: Of its last pulse.
     """
 
-    def __init__(self, aggregate: RankAggregate, row: Ints) -> None:
+    def __init__(self, aggregate: RankAggregate, beat: Beat) -> None:
         self._aggregate = aggregate
-        self.count = int(row[0])
-        self.observed: dict[Observed, int] = dict(zip(_BITS, row[1:].tolist(), strict=False))
-        self.sums: Ints = np.zeros(N_EXT, dtype=np.int64)
-        self.sums[_COLUMNS] = row[1 + len(_BITS) :]
+        self.count, self.sums, self.observed = beat
 
     def step_curve(self) -> tuple[Ints, Ints, Ints, int]:
         """Return counts, sums and maxima of step time of each bucket, and steps in a full one."""

@@ -27,13 +27,21 @@ _BITS = {
 }
 
 
-class Mark(NamedTuple):
-    """How far a rank was at one look."""
+_SEEN = (*_BITS.values(), Observed.SAMPLES)
+_NAMES = (*_BITS, "residual", "step", "between")
+_SHOWN = [*(EXT[f"{name}_ns"] for name in _NAMES), EXT["samples"]]
+_T_NS, _STEPS, _FIRST_SUM = 0, 1, 2 + len(_SEEN)
 
-    t_ns: int
-    steps: int
-    sums: NDArray[np.int64]
-    observed: dict[Observed, int]
+# How far a rank was at one look: when, steps, in how many each of `_SEEN` was, sums of `_SHOWN`. One array
+# each, as there are a hundred thousand of them in a view of a very large job.
+Mark = NDArray[np.int64]
+
+
+def _mark(running: Running, t_ns: int) -> Mark:
+    mark = np.empty(_FIRST_SUM + len(_SHOWN), dtype=np.int64)
+    mark[:_FIRST_SUM] = (t_ns, running.count, *(running.observed[bit] for bit in _SEEN))
+    mark[_FIRST_SUM:] = running.sums[_SHOWN]
+    return mark
 
 
 class Window(NamedTuple):
@@ -58,9 +66,9 @@ class Recent:
 
         A rank whose steps are longer than the window has its last step in it all the same.
         """
-        if self._marks and self._marks[-1].steps > aggregate.count:  # marked steps began to count
+        if self._marks and self._marks[-1][_STEPS] > aggregate.count:  # marked steps began to count
             self._marks.clear()
-        now = Mark(t_ns, aggregate.count, aggregate.sums.copy(), dict(aggregate.observed))
+        now = _mark(aggregate, t_ns)
         self._marks.append(now)
         while len(self._marks) > 2 and self._is_spare(now):  # noqa: PLR2004 -- a window has two ends
             self._marks.popleft()
@@ -68,27 +76,27 @@ class Recent:
 
     def _is_spare(self, now: Mark) -> bool:
         second = self._marks[1]
-        return second.t_ns <= now.t_ns - WINDOW_S * 1e9 and second.steps < now.steps
+        return bool(second[_T_NS] <= now[_T_NS] - WINDOW_S * 1e9 and second[_STEPS] < now[_STEPS])
 
 
 def _between(begin: Mark, end: Mark) -> Window:
-    steps, seconds = end.steps - begin.steps, (end.t_ns - begin.t_ns) / 1e9
+    passed_ns, steps, *rest = (end - begin).tolist()
+    seconds = passed_ns / 1e9
     if steps <= 0:
         return Window(0, seconds)
-    sums = (end.sums - begin.sums) / steps / 1e6
-    seen = {bit: end.observed[bit] > begin.observed[bit] for bit in _BITS.values()}
+    seen, sums, samples = rest[: len(_SEEN)], rest[len(_SEEN) : -1], rest[-1]
+    *each, residual, step, between = [total / steps / 1e6 for total in sums]
     phases: dict[str, float | None] = {
-        name: float(sums[EXT[f"{name}_ns"]]) if seen[bit] else None for name, bit in _BITS.items()
+        name: ms if count else None for name, count, ms in zip(_BITS, seen, each, strict=False)
     }
-    phases["residual"] = float(sums[EXT["residual_ns"]])
-    samples = int(end.sums[EXT["samples"]] - begin.sums[EXT["samples"]])
+    phases["residual"] = residual
     return Window(
         steps,
         seconds,
-        float(sums[EXT["step_ns"]]),
+        step,
         phases,
-        float(sums[EXT["between_ns"]]),
-        samples if end.observed[Observed.SAMPLES] > begin.observed[Observed.SAMPLES] else None,
+        between,
+        samples if seen[-1] else None,
     )
 
 
