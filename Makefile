@@ -65,6 +65,9 @@ evidence: $(READY)
 	rm -f .evidence/verdicts.jsonl
 	-$(BIN)/python benchmarks/verdicts.py --times 5 --write
 	-$(BIN)/python benchmarks/estimates.py --write
+	-scripts/gpu_check.sh --fake --write
+	@# 2: there is no CUDA device.
+	-scripts/gpu_check.sh --write || test $$? = 2
 
 bench: $(READY)
 	@for script in benchmarks/[!_]*.py; do echo "== $$script =="; $(BIN)/python $$script || exit 1; done

@@ -1,6 +1,6 @@
 """Everything about an accelerator that needs one, in at most eight minutes; a table, and what was missed.
 
-    scripts/gpu_check.sh [--fake] [--only NAME ...] [--markdown]
+    scripts/gpu_check.sh [--fake] [--only NAME ...] [--write]
 
 Device times against kernels of a known length, no waiting for the device, bounds of the event pool, copies
 from pinned and pageable memory, memory at the end of a step, what measuring adds to a step, runs whose
@@ -23,6 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent / "gpu"
 NO_DEVICE = 2
+HEAD = ["check", "measured", "target", "met"]
 PATIENCE_S = 120
 STEPS = 60  # of every run
 RUNS = ("host_bound", "h2d_bound", "lightning", "monai")
@@ -75,16 +76,25 @@ def device_name() -> str | None:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
-def show(rows: list[Row], *, markdown: bool) -> None:
-    head = ("check", "measured", "target", "met")
-    words = [(*row[:3], {True: "yes", False: "MISSED", None: "not run"}[row[3]]) for row in rows]
-    if markdown:
-        for line in (head, ("---",) * 4, *words):
-            print(f"| {' | '.join(line)} |")
-        return
-    widths = [max(len(line[k]) for line in (head, *words)) for k in range(4)]
-    for line in (head, *words):
+def in_words(rows: list[Row]) -> list[list[str]]:
+    met = {True: "yes", False: "MISSED", None: "not run"}
+    return [[*row[:3], met[row[3]]] for row in rows]
+
+
+def show(rows: list[Row]) -> None:
+    words = [HEAD, *in_words(rows)]
+    widths = [max(len(line[k]) for line in words) for k in range(len(HEAD))]
+    for line in words:
         print("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip())
+
+
+def write_page(where: str, rows: list[Row], *, fake: bool) -> None:
+    """Put the table into docs/evidence/accelerator.md."""
+    sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
+    from _evidence import machine, table, write
+
+    text = f"{machine()} {where.capitalize()}.\n\n{table(HEAD, in_words(rows))}"
+    write("accelerator", "pretended" if fake else "hardware", text)
 
 
 def summed_up(rows: list[Row], took_s: float) -> str:
@@ -105,7 +115,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES)
     )
-    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    parser.add_argument("--write", action="store_true", help="put it into docs/evidence/accelerator.md too")
     args = parser.parse_args()
     name = "a device that only pretends: this has NOT run on hardware" if args.fake else device_name()
     if name is None:
@@ -116,7 +126,9 @@ def main() -> int:
     begin = time.monotonic()
     rows = [row for each in args.only for row in check(each, "fake" if args.fake else "real")]
     print(f"On {name}\n")
-    show(rows, markdown=args.markdown)
+    show(rows)
+    if args.write:
+        write_page(name, rows, fake=args.fake)
     print("\n" + summed_up(rows, time.monotonic() - begin))
     return int(any(row[3] is False for row in rows))
 
