@@ -111,6 +111,35 @@ def test_a_signal_sent_while_everything_starts_is_not_lost(tmp_path: Path) -> No
     assert end(process).stdout == "[15]\n"
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_that_comes_while_the_folders_are_made_leaves_none_behind(tmp_path: Path, name: str) -> None:
+    script(tmp_path, WAITING)
+    wrapper = script(
+        tmp_path,
+        f"""
+        import os, signal, sys
+        from traceml_ai.cli.main import main
+        from traceml_ai.launch import life
+        made = life.open_recording
+
+        def interrupted(plan):
+            recording = made(plan)
+            os.kill(os.getpid(), signal.{name})
+            return recording
+
+        life.open_recording = interrupted
+        sys.exit(main())
+        """,
+        "wrapper.py",
+    )
+
+    ended = run([*PYTHON, str(wrapper), "run", "train.py"], tmp_path)
+
+    assert ended.returncode == -getattr(signal, name)
+    assert not Path(manifest(tmp_path)["spool"]).exists()
+    assert summary(tmp_path)["run"]["exit_code"] == 128 + getattr(signal, name)
+
+
 def test_ctrl_c_lets_the_program_tidy_up_and_the_summary_be_written(tmp_path: Path) -> None:
     script(tmp_path, TIDY)
     process = start([*TRACEML, "run", "train.py"], tmp_path)

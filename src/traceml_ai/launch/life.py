@@ -21,7 +21,7 @@ from traceml_ai.launch.front import Program, start, terminal_for_view
 from traceml_ai.launch.outcome import Outcome, end_like
 from traceml_ai.launch.outlets import Outlets, Wanted
 from traceml_ai.launch.say import occupy_standard_descriptors, say
-from traceml_ai.launch.signals import Relay
+from traceml_ai.launch.signals import Relay, held_back
 from traceml_ai.schema import env
 from traceml_ai.spool.recording import Plan, Recording, open_recording, remove, temporary_folder
 
@@ -83,9 +83,11 @@ def run(request: Request) -> int:
     occupy_standard_descriptors()
     name = name_on_node(request.run_name, request.link)
     plan = Plan(request.logs, name, request.target.stem, command, request.interval_s)
-    recording = open_recording(plan)
-    terminal = terminal_for_view(request.mode, os.environ) if recording.measured else None
-    relay = Relay(shared=terminal is None)
+    # A signal that comes meanwhile would leave the folders behind: it is the command's, once that is there.
+    with held_back():
+        recording = open_recording(plan)
+        terminal = terminal_for_view(request.mode, os.environ) if recording.measured else None
+        relay = Relay(shared=terminal is None)
     environ = _environment(request, recording)
     start_ns = time.perf_counter_ns()
     try:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from traceml_ai.launch.witness import Witness
@@ -21,6 +21,19 @@ def relayed() -> list[signal.Signals]:
     """Return the signals to relay; one that is ignored here (``nohup``) is ignored by the child as well."""
     known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Let the signals that are relayed wait, where the system can."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, relayed())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Relay:
