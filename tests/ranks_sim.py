@@ -52,9 +52,12 @@ class Job(NamedTuple):
             for rank, each in enumerate(self.aggregates())
         ]
 
-    def summary(self, *, host_cpu_pct: float = 20.0, **facts: Any) -> Summary:
+    def summary(self, *, host_cpu_pct: float = 20.0, own_cores: float = 1.0, **facts: Any) -> Summary:
         end = int(self.records[:, -1, INDEX["close_ns"]].max()) + 200 * MS
-        samples = [sample(t, pid=100, host_cpu_pct=host_cpu_pct) for t in range(FIRST_BEGIN_NS, end, 50 * MS)]
+        samples = [
+            sample(t, pid=100, host_cpu_pct=host_cpu_pct, main_cpu_s=own_cores * t / 1e9)
+            for t in range(FIRST_BEGIN_NS, end, 50 * MS)
+        ]
         return summarize(run_info(end_ns=end), self.inputs(**facts), samples[:50])
 
     def with_only(self, rank: int, steps: int) -> list[RankInput]:

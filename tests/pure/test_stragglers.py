@@ -309,8 +309,14 @@ def test_on_a_busy_host_ranks_late_in_turn_are_no_news_unless_they_are_late_by_m
     assert named(job.summary(host_cpu_pct=20.0))
 
 
-def test_a_rank_that_is_always_late_is_named_on_a_busy_host_too() -> None:
-    assert named(delayed(2, 60, "forward", 1, 8.0).summary(host_cpu_pct=97.0))
+@pytest.mark.parametrize(("ms", "reported"), [(8.0, False), (20.0, True)])
+def test_where_other_programs_run_a_rank_is_named_if_it_takes_more_than_twice_as_long(
+    ms: float, *, reported: bool
+) -> None:
+    job = delayed(2, 60, "forward", 1, ms)
+    assert bool(named(job.summary(host_cpu_pct=97.0, own_cores=0.5))) == reported
+    assert named(job.summary(host_cpu_pct=97.0, own_cores=1.0))  # of two: it is this job that keeps them busy
+    assert named(job.summary(host_cpu_pct=20.0))
 
 
 def alone(job: Job) -> Job:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from traceml_ai.analyze.stragglers import Straggling
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import Cost, Saving, cost_of, estimate, phase_severity
+from traceml_ai.diagnose.neighbours import others_busy
 from traceml_ai.diagnose.signals import RankFacts, Signals
 from traceml_ai.schema.summary import Estimate, EvidenceValue, Finding, Scope
 
@@ -15,6 +16,8 @@ LEAST_SHARE = 0.05
 # On a host whose processors are all busy ranks are late in turn whatever they do: only a delay of most of
 # the step is then the job's own.
 _BUSY_PCT, _ROTATING_BUSY = 90.0, 0.75
+# Another program on a rank's processor takes half of it, and the rank up to twice as long.
+_STEADY_BUSY = 1.0
 # Longer lists of ranks are cut: the table has them all.
 _LISTED = 16
 _SHOWN = 4
@@ -39,13 +42,17 @@ def found(signals: Signals, phases: Sequence[str | None]) -> bool:
     straggling = ranks.straggling
     if ranks.sources:
         return False  # it is nobody's delay, but how this job gets its input
-    if not straggling.culprits and _is_noise(signals, straggling):
+    if _is_noise(signals, straggling):
         return False
     named = straggling.phase if straggling.culprits else None
     return named in phases and _saved_ns(straggling) >= LEAST_SHARE * straggling.step_ns
 
 
 def _is_noise(signals: Signals, straggling: Straggling) -> bool:
+    if straggling.persistence == "one-off":
+        return False
+    if straggling.culprits:
+        return others_busy(signals) and straggling.excess_ns < _STEADY_BUSY * straggling.without_ns
     busy = signals.host is not None and (signals.host.cpu_pct or 0.0) >= _BUSY_PCT
     return busy and straggling.excess_ns < _ROTATING_BUSY * straggling.step_ns
 

@@ -7,6 +7,7 @@ from math import inf
 from traceml_ai.analyze.drift import COLLECTIVES, Drift
 from traceml_ai.diagnose import words
 from traceml_ai.diagnose.cost import Saving, cost_of, estimate, severity_of
+from traceml_ai.diagnose.neighbours import others_busy
 from traceml_ai.diagnose.signals import Signals
 from traceml_ai.schema.summary import Finding, Scope
 
@@ -23,7 +24,6 @@ SUPERIORITY = 0.9
 RATIO_ALL_ALIKE = 2.0
 # Other programs keep the host busy: then single phases drift by half, and that all did is no news.
 RATIO_BUSY = 1.75
-_BUSY_PCT, _OWN_PART = 90.0, 0.75
 # The other phases grew by less than this part of what the phase did, both relative to their size: a
 # busier machine slows them all, some a little more than others.
 _OTHERS_PART = 0.3
@@ -50,18 +50,9 @@ def meets_conditions(signals: Signals) -> bool:
 
 
 def _least_ratio(signals: Signals, *, one: bool) -> float:
-    if _others_busy(signals):
+    if others_busy(signals):
         return RATIO_BUSY if one else inf
     return RATIO if one else RATIO_ALL_ALIKE
-
-
-def _others_busy(signals: Signals) -> bool:
-    """Whether the host's processors are busy with more than this training."""
-    host, cpu, usable = signals.host, signals.cpu, signals.usable_cpus
-    if host is None or cpu is None or not usable or cpu.main_cores is None:
-        return False
-    own = cpu.main_cores + (cpu.workers_cores or 0.0)
-    return (host.cpu_pct or 0.0) >= _BUSY_PCT and own < _OWN_PART * usable
 
 
 def one_phase_grew(drift: Drift) -> bool:
