@@ -14,11 +14,9 @@ from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
 from traceml_ai.probe.columns import (
     ASIDE,
-    BOUNDARIES,
+    BETWEEN,
     CHECKPOINT,
-    FORWARD,
     FORWARDED,
-    GENERAL,
     H2D,
     HANDLERS,
     IDLE,
@@ -27,10 +25,21 @@ from traceml_ai.probe.columns import (
     OWNED,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
+    T_BETWEEN,
+    T_CALLED,
+    T_FETCH,
+    T_FETCHED,
+    T_HANDLERS,
+    T_MOVING,
+    T_READY,
 )
-from traceml_ai.schema.step import RAW
+from traceml_ai.schema.step import RAW, TOLD
 
-FORWARD_BEGIN, FORWARD_END = RAW["forward_begin"], RAW["forward_end"]
+RAW_BEGIN, RAW_END = RAW["forward_begin"], RAW["forward_end"]
+FORWARD_BEGIN, FORWARD_END = TOLD["forward_begin"], TOLD["forward_end"]
+FETCH_BEGIN, FETCH_END = TOLD["fetch_begin"], TOLD["fetch_end"]
+OPEN, H2D_END, SAMPLES = TOLD["open"], TOLD["h2d_end"], TOLD["samples"]
+HANDLERS_END = TOLD["handlers_end"]
 Wrapped = Callable[..., Any]
 _FIT = "fit"
 
@@ -110,10 +119,15 @@ def _handling(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """A stretch of the loop that ends with callbacks and loggers; ours is the first to know of them."""
     st = adapter.session.st
 
+    told, clock = st.told, st.clock
+
     @functools.wraps(inner)
     def stretch(self: Any, *args: Any) -> Any:
         out = inner(self, *args)
-        if st.cur == HANDLERS and adapter.fit is not None:
+        if st.stage == T_HANDLERS:
+            told[HANDLERS_END] = clock()
+            st.stage = T_BETWEEN
+        elif st.cur == HANDLERS and adapter.fit is not None:
             adapter.fit.window.end_handlers()
         return out
 
@@ -143,12 +157,30 @@ def _evaluating(adapter: Adapter, inner: Wrapped) -> Wrapped:
 def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """A data fetcher takes a batch: the training's is input wait."""
     st = adapter.session.st
+    told, clock = st.told, st.clock
 
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
         fit = adapter.fit
         if fit is None or st.framework != OWNED:
             return inner(self)
+        if st.stage == T_BETWEEN and self._combined_loader is fit.loader:
+            st.stage = T_FETCH
+            told[FETCH_BEGIN] = clock()
+            try:
+                batch = inner(self)
+            except StopIteration:
+                fit.window.end_epoch()
+                raise
+            except BaseException:
+                st.abort_fetch(BETWEEN)
+                raise
+            if st.stage == T_FETCH and self.fetched != 1:
+                told[FETCH_END] = clock()
+                st.stage = T_FETCHED
+            else:
+                fit.window.end_fetch(self.fetched == 1)
+            return batch
         if self._combined_loader is not fit.loader and not fit.is_training_fetcher(self):
             return inner(self)
         window = fit.window
@@ -187,19 +219,33 @@ def _starting(adapter: Adapter, inner: Wrapped) -> Wrapped:
 def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """A training batch goes to the device: the window opens with it."""
     st = adapter.session.st
+    told, clock = st.told, st.clock
 
     @functools.wraps(inner)
     def batch_to_device(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
         if fit is None or st.framework != OWNED or fit.strategy is not self or batch is None:
             return inner(self, batch, *args, **kwargs)
-        if st.window or fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
+        if fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
             return inner(self, batch, *args, **kwargs)
-        window = fit.window
+        window, plain = fit.window, st.stage == T_FETCHED
+        if not plain and window.is_open():
+            return inner(self, batch, *args, **kwargs)
         try:
             samples = batch[0].shape[0]
         except Exception:  # noqa: BLE001 - another kind of batch
             samples = fit.samples_in(batch)
+        if plain:
+            told[SAMPLES] = samples
+            told[OPEN] = clock()
+            st.stage = T_MOVING
+            out = inner(self, batch, *args, **kwargs)
+            if st.stage == T_MOVING:
+                told[H2D_END] = clock()
+                st.stage = T_READY
+            else:
+                window.end_transfer()
+            return out
         window.open(samples, H2D)
         try:
             return inner(self, batch, *args, **kwargs)
@@ -212,30 +258,30 @@ def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
 def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
     """``training_step``: model calls in it are forward; a compiled module's is forward itself."""
     st = adapter.session.st
-    raw = st.raw
+    raw, told = st.raw, st.told
 
     @functools.wraps(inner)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
-        if fit is None or not st.window or st.framework != OWNED or fit.strategy is not self:
+        if fit is None or st.framework != OWNED or fit.strategy is not self:
             return inner(self, *args, **kwargs)
-        if fit.ordinary and st.cur == RESIDUAL:
+        plain = st.stage == T_READY
+        if not plain and not fit.window.is_open():
+            return inner(self, *args, **kwargs)
+        if plain or (fit.ordinary and st.cur == RESIDUAL):
             st.no_forward = False
-            if not fit.by_hand and st.device is None and st.on_first_forward is None:
+            if plain or (not fit.by_hand and st.device is None and st.on_first_forward is None):
                 st.stage = OPENED  # the fast path of a plain step notes one call
             try:
                 return inner(self, *args, **kwargs)
             finally:
-                st.no_forward = True
-                if st.stage == FORWARDED:
-                    acc = st.acc
-                    acc[BOUNDARIES] += 1
-                    acc[RESIDUAL] += raw[FORWARD_BEGIN] - st.mark
-                    st.mark = raw[FORWARD_END]
-                    acc[FORWARD] += st.mark - raw[FORWARD_BEGIN]
-                    st.stage = GENERAL
+                if st.telling is not None and st.stage == FORWARDED:
+                    told[FORWARD_BEGIN] = raw[RAW_BEGIN]
+                    told[FORWARD_END] = raw[RAW_END]
+                    st.stage = T_CALLED
                 elif st.stage >= IDLE:
                     st.settle()
+                st.no_forward = True
         fit.window.begin_calls(fit.redirected)
         before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from traceml_ai.probe.columns import OWNED
+from traceml_ai.probe.columns import OWNED, T_UPDATED
 from traceml_ai.probe.facts import describe_loader
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.session import Session
@@ -148,8 +148,7 @@ class Fit:
 
     def batch_starts(self) -> None:
         """A batch is there; its window may be open already."""
-        st = self.window.st
-        if not st.window and st.framework == OWNED and self.opens():
+        if not self.window.is_open() and self.window.st.framework == OWNED and self.opens():
             self.window.open(0)
         if not self.described:
             self._describe_loaders()
@@ -158,7 +157,14 @@ class Fit:
         """The batch is over, and with it the step if an update was due."""
         window = self.window
         try:
-            if not window.st.window or window.st.framework != OWNED:
+            st = window.st
+            if st.stage == T_UPDATED:
+                step = self.automatic.optim_progress.optimizer_steps
+                if step != self._global_step:
+                    self._global_step = step
+                    st.close_told(st.clock(), step)
+                    return
+            if not window.is_open() or st.framework != OWNED:
                 return
             if self.by_hand:
                 step = self.trainer.global_step
@@ -170,6 +176,8 @@ class Fit:
                 self._global_step = step
             if not window.close(step, due=not self.by_hand):
                 self.session.warn("forward", _NO_FORWARD, say=True)
+            elif self.ordinary:
+                window.rest()
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             window.fail("lightning", error)
 

@@ -23,6 +23,7 @@ from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations import _lightning_calls as calls
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
+from traceml_ai.probe.columns import T_READY
 
 __all__ = ["TraceMLCallback", "adapt", "init"]
 
@@ -122,7 +123,7 @@ class TraceMLCallback:
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch that did not go through ``batch_to_device`` opens its window here."""
         fit = self.fit
-        if fit is not None and not (fit.window.st.window and fit.described):
+        if fit is not None and fit.window.st.stage != T_READY:
             try:
                 fit.batch_starts()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's

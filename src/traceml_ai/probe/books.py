@@ -39,6 +39,7 @@ from traceml_ai.probe.columns import (
     RESIDUAL_VALIDATION,
     TAIL,
     TAIL_BIT,
+    TOLD_BIT,
     TRAIN,
     UNKNOWN,
     UPDATES,
@@ -202,10 +203,6 @@ class Books(Plain):
         self.device: DeviceTimer | None = None
         self.memory: Callable[[], tuple[int, int]] | None = None
 
-    def settle(self) -> None:
-        """Leave the fast path: book what it noted of the step that is under way."""
-        raise NotImplementedError
-
     def next_stage(self) -> int:
         """After a step was closed in the books: whether the next one may be plain."""
         raise NotImplementedError
@@ -343,7 +340,8 @@ class Books(Plain):
         record = self.log.newest()
         if record[FLAGS] & RAW_BIT:
             plain, record = record, ZERO[:]
-            for name, value in decode_raw(plain).items():
+            told = bool(plain[FLAGS] & TOLD_BIT)
+            for name, value in decode_raw(plain, told=told).items():
                 record[INDEX[name]] = value
         return record
 
@@ -371,6 +369,7 @@ class Books(Plain):
         self.ident = -1
         self.adoptable = False
         self.cur = OFF
+        self.telling = None
         self.stage = self.resting = GENERAL
 
     def tail_record(self) -> list[int]:

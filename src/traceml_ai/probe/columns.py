@@ -48,6 +48,10 @@ TAIL = INDEX["comm_split"]
 CLOSING = -2  # a record is being written: a collection now is part of our work
 GENERAL, IDLE, FETCHED, OPENED, FORWARDED, BACKWARDED, UPDATED = -1, 0, 1, 2, 3, 4, 5
 IN_FETCH, IN_FORWARD, IN_BACKWARD, IN_OPTIMIZER = 11, 12, 13, 14
+# The same for a plain step that a trainer tells of (`probe.telling`). Its model call goes through
+# OPENED, IN_FORWARD and FORWARDED.
+T_HANDLERS, T_BETWEEN, T_FETCH, T_FETCHED, T_MOVING, T_READY = 20, 21, 22, 23, 24, 25
+T_CALLED, T_BACKWARD, T_BACKWARDED, T_OPTIMIZER, T_UPDATED = 26, 27, 28, 29, 30
 
 # `cur` of a process that is not measured (any more): no fast path recognises it.
 OFF = -1
@@ -69,6 +73,7 @@ NONE, OWNED, PASS_CALL, ASIDE = 0, 1, 2, 3
 MARKED_BIT = int(Flags.MARKED)
 RAW_BIT = int(Flags.RAW)
 RAW_MARKED_BIT = RAW_BIT | MARKED_BIT
+TOLD_BIT = int(Flags.TOLD)
 SKIPPED_BIT = int(Flags.UPDATE_SKIPPED)
 FIRST_BIT = int(Flags.FIRST_OF_EPOCH)
 TAIL_BIT = int(Flags.TAIL)

@@ -37,6 +37,13 @@ from traceml_ai.probe.columns import (
     INPUT,
     OPENED,
     OPTIMIZER,
+    T_BACKWARD,
+    T_BETWEEN,
+    T_FETCH,
+    T_FETCHED,
+    T_HANDLERS,
+    T_OPTIMIZER,
+    T_UPDATED,
 )
 from traceml_ai.probe.patches import Patches, Wrapped
 from traceml_ai.probe.state import StepState
@@ -52,6 +59,13 @@ _OF_STAGE = {
     IN_FORWARD: _PLACE["forward"],
     IN_BACKWARD: _PLACE["backward"],
     IN_OPTIMIZER: _PLACE["optimizer"],
+    T_HANDLERS: _PLACE["between_steps"],
+    T_BETWEEN: _PLACE["between_steps"],
+    T_FETCH: _PLACE["input_wait"],
+    T_FETCHED: _PLACE["between_steps"],
+    T_BACKWARD: _PLACE["backward"],
+    T_OPTIMIZER: _PLACE["optimizer"],
+    T_UPDATED: _PLACE["optimizer"],
 }
 _OF_COLUMN = {
     INPUT: _PLACE["input_wait"],

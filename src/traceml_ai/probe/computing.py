@@ -48,6 +48,8 @@ class Computing(Fetching):
 
     def enter_cause(self, inside: int, between: int) -> int:
         """Enter a cause that has a column for each side of the window."""
+        if self.stage >= IDLE:
+            self.settle()
         if self.hand_open:
             self.end_hand_step()
         return self.enter(inside if self.window and self.marked else between)
@@ -276,6 +278,8 @@ class Computing(Fetching):
 
     def count_update(self, optimizer: Any, changed: bool) -> None:
         """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""
+        if self.stage >= IDLE:
+            self.settle_safely()
         if changed and self.window and not self.by_hand:
             self.in_optimizer = False
             self.took_effect = True

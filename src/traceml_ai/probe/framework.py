@@ -33,16 +33,29 @@ from traceml_ai.probe.columns import (
     NONE,
     OPEN,
     OPTIMIZER,
+    OWN,
     OWNED,
     PASS_CALL,
+    RAW_MARKED_BIT,
     RESIDUAL,
     SAMPLES,
     SKIPPED_BIT,
+    SPLIT_AFTER_STEPS,
+    T_BACKWARD,
+    T_BACKWARDED,
+    T_CALLED,
+    T_HANDLERS,
+    T_OPTIMIZER,
     TAIL,
+    TOLD_BIT,
     UPDATES,
 )
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.state import StepState
+from traceml_ai.schema.step import TOLD
+
+BACKWARD_BEGIN, BACKWARD_END = TOLD["backward_begin"], TOLD["backward_end"]
+OPTIMIZER_BEGIN = TOLD["optimizer_begin"]
 
 
 class _Before(NamedTuple):
@@ -70,7 +83,7 @@ class Window:
         st: The process's step state.
     """
 
-    __slots__ = ("_backward", "_before", "batches", "dropped", "group", "st")
+    __slots__ = ("_backward", "_before", "_optimizer", "batches", "dropped", "group", "st", "was_plain")
 
     def __init__(self, st: StepState) -> None:
         self.st = st
@@ -79,6 +92,8 @@ class Window:
         self.dropped = 0  # groups that were never finished
         self._before: _Before | None = None
         self._backward: int | None = None
+        self._optimizer = 0  # id of the one that steps
+        self.was_plain = False  # the last step: one batch, model call, backward and update
 
     @property
     def ident(self) -> int:
@@ -92,6 +107,13 @@ class Window:
     def is_training(self) -> bool:
         """Whether the trainer trains."""
         return self.st.framework in (OWNED, PASS_CALL)
+
+    def is_open(self) -> bool:
+        """Whether a batch is being trained; brings the books up to date."""
+        st = self.st
+        if st.stage >= IDLE:
+            st.settle()
+        return st.window
 
     # -- the trainer --------------------------------------------------------------------------
 
@@ -118,6 +140,7 @@ class Window:
         st, before = self.st, self._before
         if before is None or not st.framework:
             return
+        st.advance()
         if self.group:
             self.drop()
         st.discard()
@@ -129,6 +152,8 @@ class Window:
     @safely
     def abort(self) -> None:
         """An exception leaves the trainer: the step that is open, if any, is no step."""
+        if self.st.stage >= IDLE:
+            self.st.settle()
         if not self.st.framework or not self.group:
             return
         if self.st.window:
@@ -150,6 +175,8 @@ class Window:
     def begin_handlers(self) -> None:
         """The trainer calls its callbacks and loggers; before the first step that is start-up."""
         st = self.st
+        if st.stage >= IDLE:
+            st.settle()
         if not st.window and st.step:
             st.advance()
             st.cur = HANDLERS
@@ -158,6 +185,8 @@ class Window:
         """The callbacks have returned."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             if st.cur == HANDLERS:
                 now = st.clock()
                 st.acc[HANDLERS] += now - st.mark
@@ -172,6 +201,8 @@ class Window:
         """A training batch is fetched."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             now = st.clock()
             st.acc[st.cur] += now - st.mark
             st.mark = now
@@ -184,6 +215,8 @@ class Window:
         """The batch arrived; ``first``: of an epoch."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             now = st.clock()
             acc = st.acc
             acc[st.cur] += now - st.mark
@@ -201,6 +234,8 @@ class Window:
     def end_epoch(self) -> None:
         """There was no further batch: ending a loader is no input wait."""
         st = self.st
+        if st.stage >= IDLE:
+            st.settle()
         now = st.clock()
         st.acc[LOADER] += now - st.mark
         st.mark = now
@@ -214,6 +249,8 @@ class Window:
         """A batch begins to be trained, in ``column``."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             now = st.clock()
             acc = st.acc
             acc[st.cur] += now - st.mark
@@ -237,6 +274,8 @@ class Window:
         """The batch is where it is trained."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             if not st.window:
                 return
             now = st.clock()
@@ -268,6 +307,8 @@ class Window:
         seen = True
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             now = st.clock()
             acc = st.acc
             seen = acc[FORWARD] > 0
@@ -278,12 +319,39 @@ class Window:
             if st.cur == OPTIMIZER and st.device is not None:
                 st.device.end()
             acc[GLOBAL_STEP] = global_step + 1
+            plain = not st.rare and not self.batches and _is_plain(acc)
             st.window = self.group = False
             st.cur = HANDLERS
             st.close(now)
+            self.was_plain = plain
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
         return seen
+
+    @safely
+    def rest(self) -> None:
+        """A step was closed: if it was plain, the next one is only noted in `Plain.told` until it is not.
+
+        For adapters whose trainers fetch, transfer, call, differentiate and update once a step.
+        """
+        st = self.st
+        parameter = st.versioned.get(self._optimizer)
+        if not self.was_plain or parameter is None or st.device is not None:
+            return
+        if st.framework != OWNED or st.by_hand or st.resting != IDLE or st.step < SPLIT_AFTER_STEPS:
+            return
+        st.plain_optimizer, st.plain_parameter = self._optimizer, parameter
+        told = st.told
+        told[TOLD["own"]] = st.acc[OWN]
+        told[TOLD["begin"]] = st.mark
+        told[TOLD["flags"]] = RAW_MARKED_BIT | TOLD_BIT
+        told[TOLD["boundaries"]] = 5
+        st.telling = self
+        st.stage = T_HANDLERS
+
+    def resume_backward(self, before: int) -> None:
+        """A backward that was noted goes on in the books."""
+        self._backward = before
 
     # -- phases -------------------------------------------------------------------------------
 
@@ -291,6 +359,8 @@ class Window:
         """From here on model calls are forward; ``redirected``: not the first, it is the trainer's."""
         try:
             st = self.st
+            if st.stage >= IDLE:
+                st.settle()
             if st.cur == OPTIMIZER:
                 st.leave_framework_optimizer()  # a closure that the optimizer evaluates again
             st.no_forward = False
@@ -317,10 +387,15 @@ class Window:
         """
         try:
             st = self.st
-            if not st.window or st.in_backward:
+            if st.stage == T_CALLED:
+                st.told[BACKWARD_BEGIN] = st.clock()
+                st.in_backward = True
+                st.stage = T_BACKWARD
                 return
             if st.stage >= IDLE:
                 st.settle()
+            if not st.window or st.in_backward:
+                return
             now = st.clock()
             acc = st.acc
             acc[st.cur] += now - st.mark
@@ -337,10 +412,15 @@ class Window:
     def end_backward(self, *_of: Any) -> None:
         """The backward is over."""
         try:
+            st = self.st
+            if st.stage == T_BACKWARD:
+                st.told[BACKWARD_END] = st.clock()
+                st.in_backward = False
+                st.stage = T_BACKWARDED
+                return
             before, self._backward = self._backward, None
             if before is None:
                 return
-            st = self.st
             now = st.clock()
             acc = st.acc
             acc[st.cur] += now - st.mark
@@ -363,10 +443,17 @@ class Window:
             of: The optimizer, behind what else the trainer hands its callbacks.
         """
         try:
-            optimizer = of[-1]
             st = self.st
+            if st.stage == T_BACKWARDED:
+                st.told[OPTIMIZER_BEGIN] = st.clock()
+                st.stage = T_OPTIMIZER
+                return
+            if st.stage >= IDLE:
+                st.settle()
             if not st.window:
                 return
+            optimizer = of[-1]
+            self._optimizer = id(optimizer)
             now = st.clock()
             st.acc[st.cur] += now - st.mark
             st.mark = now
@@ -408,6 +495,11 @@ class Window:
         st = self.st
         st.leave(before.cur)
         _, st.framework, st.no_forward, st.marked, st.on_missing_forward = before
+
+
+def _is_plain(acc: list[int]) -> bool:
+    """Whether a step that is about to be closed had one of each."""
+    return acc[FETCHES] == acc[MICROBATCHES] == acc[UPDATES] == 1 and acc[FORWARD] > 0
 
 
 def _end_inferred(st: StepState) -> None:

@@ -38,6 +38,9 @@ from traceml_ai.probe.columns import (
     PASS_CALL,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
+    T_OPTIMIZER,
+    T_READY,
+    T_UPDATED,
     UPDATED,
 )
 from traceml_ai.probe.plain import gone
@@ -321,6 +324,21 @@ def timed_step(
             if st.ident != -1:
                 st.note_foreign()
             return inner(self, *args, **kwargs)
+        if st.stage in (T_READY, T_OPTIMIZER) and id(self) == st.plain_optimizer:
+            # A trainer's plain step: its closure, if it has one, runs inside.
+            parameter = st.plain_parameter()
+            if parameter is not None:
+                version = parameter._version  # noqa: SLF001
+                st.in_optimizer = True
+                try:
+                    out = inner(self, *args, **kwargs)
+                finally:
+                    st.in_optimizer = False
+                if st.stage == T_OPTIMIZER and parameter._version != version:  # noqa: SLF001
+                    st.stage = T_UPDATED
+                else:
+                    st.count_update(self, parameter._version != version)  # noqa: SLF001
+                return out
         if st.framework and not st.in_optimizer:
             parameter = st.versioned.get(id(self), gone)()
             if parameter is not None:

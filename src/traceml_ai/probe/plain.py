@@ -18,8 +18,9 @@ from traceml_ai.probe.columns import (
     CLOSING,
     GENERAL,
     IDLE,
+    T_HANDLERS,
 )
-from traceml_ai.schema.step import RAW_COLUMNS
+from traceml_ai.schema.step import RAW_COLUMNS, TOLD_COLUMNS
 
 
 def _no_log(_values: Sequence[int]) -> None:
@@ -52,6 +53,8 @@ class Plain:
         "stage",
         "step",
         "targets",
+        "telling",
+        "told",
         "train_iterator",
     )
 
@@ -59,7 +62,7 @@ class Plain:
         self.ident = ident
         self.clock = clock
         self.stage = GENERAL
-        self.resting = IDLE  # the stage after a plain step; GENERAL: no step is to be plain any more
+        self.resting = IDLE  # IDLE, or GENERAL: no step is to be plain any more
         self.raw = [0] * len(RAW_COLUMNS)
         self.step = 0
         self.marked = False
@@ -71,6 +74,8 @@ class Plain:
         # The optimizer that stepped last (its id), and the parameter whose version counter shows that.
         self.plain_optimizer = 0
         self.plain_parameter: Callable[[], Any] = gone
+        self.told = [0] * len(TOLD_COLUMNS)
+        self.telling: Any = None  # the `Window` whose plain steps are noted in `told`
 
     def close_plain(self, now: int) -> None:
         """Write a plain step from its time stamps."""
@@ -83,4 +88,33 @@ class Plain:
             self.next_chore = self.chore(step)
         raw[9] = end = self.clock()
         raw[8] = end - now
-        self.stage = self.resting  # a chore may have turned us off
+        self.stage = IDLE
+        if self.resting != IDLE:
+            self.leave_plain()
+
+    def close_told(self, now: int, global_step: int) -> None:
+        """Write a trainer's plain step from its time stamps."""
+        self.stage = CLOSING
+        told = self.told
+        told[0] = now
+        told[17] = global_step + 1
+        self.append(told)
+        self.step = step = self.step + 1
+        if step >= self.next_chore:
+            self.next_chore = self.chore(step)
+        told[9] = end = self.clock()
+        told[8] = end - now
+        self.stage = T_HANDLERS
+        if self.resting != IDLE:
+            self.leave_plain()
+
+    def leave_plain(self) -> None:
+        """Something on another thread (or an error of ours) ends the plain steps."""
+        if self.ident == -1:
+            self.stage = GENERAL
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Leave the fast path: book what it noted of the step that is under way."""
+        raise NotImplementedError

@@ -31,6 +31,8 @@ from traceml_ai.probe.columns import (
     SPLIT_AFTER_STEPS,
     UPDATES,
 )
+from traceml_ai.probe.safety import safely
+from traceml_ai.probe.telling import settle_call, settle_told
 from traceml_ai.schema.step import RAW
 
 
@@ -42,8 +44,12 @@ class Settling(Books):
     def settle(self) -> None:
         """Leave the fast path: book what it noted of the step that is under way."""
         stage, self.stage = self.stage, GENERAL
+        if self.telling is not None:
+            telling, self.telling = self.telling, None
+            settle_told(self, telling, stage)
+            return
         if self.framework:
-            self._settle_call(stage)
+            settle_call(self, stage)
             return
         acc, raw = self.acc, self.raw
         acc[OWN] = raw[RAW["own"]]
@@ -64,16 +70,11 @@ class Settling(Books):
         if stage != FETCHED:
             self._settle_window(stage)
 
-    def _settle_call(self, stage: int) -> None:
-        """`settle` in a trainer's step, where only one model call was noted (`Window.note_calls`)."""
-        if stage == OPENED:
-            return
-        self.acc[BOUNDARIES] += 1
-        self._note(RESIDUAL, "forward_begin")
-        if stage == IN_FORWARD:
-            self.cur, self.no_forward = FORWARD, True
-            return
-        self._note(FORWARD, "forward_end")
+    @safely
+    def settle_safely(self) -> None:
+        """`settle`, if there is anything to, whose errors turn measurement off."""
+        if self.stage >= IDLE:
+            self.settle()
 
     def _note(self, column: int, stamp: str) -> None:
         """Book the time up to a noted stamp."""

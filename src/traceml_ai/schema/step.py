@@ -156,6 +156,7 @@ class Flags(IntFlag):
     NO_OPTIMIZER = 16  # inferred without any optimizer object (hand-written update)
     COMPILED = 32  # a compiler ran inside this step
     RAW = 64  # on disk only: the record holds time stamps, see RAW_COLUMNS
+    TOLD = 128  # on disk only, with RAW: a trainer told them, see TOLD_COLUMNS
 
 
 RAW_COLUMNS: tuple[str, ...] = (
@@ -183,38 +184,76 @@ as the time stamps of its calls; the subtractions are left to whoever reads it (
 RAW: dict[str, int] = {name: i for i, name in enumerate(RAW_COLUMNS)}
 
 
-def decode_raw(stamps: Any) -> dict[str, Any]:
+TOLD_COLUMNS: tuple[str, ...] = (
+    "close",
+    "open",
+    "fetch_begin",
+    "forward_begin",
+    "backward_begin",
+    "optimizer_begin",
+    "forward_end",
+    "backward_end",
+    "own",
+    "begin",
+    "handlers_end",  # the callbacks after the previous step had returned
+    "samples",
+    "fetch_end",
+    "boundaries",
+    "flags",
+    "h2d_end",
+    "unused",
+    "global_step",  # plus one
+)
+"""What the first columns of a ``Flags.TOLD`` record mean: a plain step of a framework's trainer.
+
+The transfer begins with the window, and the optimizer's phase ends with it.
+"""
+TOLD: dict[str, int] = {name: i for i, name in enumerate(TOLD_COLUMNS)}
+
+
+def decode_raw(stamps: Any, *, told: bool = False) -> dict[str, Any]:
     """The columns of a plain step from its time stamps.
 
     Args:
         stamps: Indexable by the positions of `RAW_COLUMNS`: a list for one record, or an array of
             shape ``(48, n)`` for many.
+        told: Whether the positions are those of `TOLD_COLUMNS`.
 
     Returns:
         Column name to value (or array): every column that is not zero.
     """
+    at = TOLD if told else RAW
 
     def between(end: str, begin: str) -> Any:
-        return stamps[RAW[end]] - stamps[RAW[begin]]
+        return stamps[at[end]] - stamps[at[begin]]
 
-    one = stamps[RAW["fetch_end"]] * 0 + 1
-    return {
-        "close_ns": stamps[RAW["close"]],
-        "open_ns": stamps[RAW["open"]],
+    one = stamps[at["fetch_end"]] * 0 + 1
+    values = {
+        "close_ns": stamps[at["close"]],
+        "open_ns": stamps[at["open"]],
         "input_wait_ns": between("fetch_end", "fetch_begin"),
         "forward_ns": between("forward_end", "forward_begin"),
         "backward_ns": between("backward_end", "backward_begin"),
-        "optimizer_ns": between("optimizer_end", "optimizer_begin"),
-        "residual_other_ns": between("forward_begin", "open")
-        + between("backward_begin", "forward_end")
-        + between("optimizer_begin", "backward_end")
-        + between("close", "optimizer_end"),
-        "between_other_ns": between("fetch_begin", "begin") + between("open", "fetch_end"),
-        "own_ns": stamps[RAW["own"]],
+        "own_ns": stamps[at["own"]],
         "microbatches": one,
         "updates": one,
-        "samples": stamps[RAW["samples"]],
+        "samples": stamps[at["samples"]],
         "fetches": one,
-        "boundaries": stamps[RAW["boundaries"]],
-        "flags": stamps[RAW["flags"]] & ~int(Flags.RAW),
+        "boundaries": stamps[at["boundaries"]],
+        "flags": stamps[at["flags"]] & ~int(Flags.RAW | Flags.TOLD),
+    }
+    computing = between("backward_begin", "forward_end") + between("optimizer_begin", "backward_end")
+    if told:
+        return values | {
+            "between_handlers_ns": between("handlers_end", "begin"),
+            "between_other_ns": between("fetch_begin", "handlers_end") + between("open", "fetch_end"),
+            "h2d_ns": between("h2d_end", "open"),
+            "optimizer_ns": between("close", "optimizer_begin"),
+            "residual_other_ns": between("forward_begin", "h2d_end") + computing,
+            "global_step": stamps[at["global_step"]],
+        }
+    return values | {
+        "between_other_ns": between("fetch_begin", "begin") + between("open", "fetch_end"),
+        "optimizer_ns": between("optimizer_end", "optimizer_begin"),
+        "residual_other_ns": between("forward_begin", "open") + computing + between("close", "optimizer_end"),
     }

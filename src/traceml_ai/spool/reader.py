@@ -165,10 +165,12 @@ def _as_records(raw: bytes) -> Records:
 
 def _decode_plain(block: Records) -> None:
     """Turn the time stamps of plain steps into durations, in place."""
-    rows = np.flatnonzero(block[:, INDEX["flags"]] & int(Flags.RAW))
-    if len(rows):
-        for name, values in decode_raw(block[rows].T).items():
-            block[rows, INDEX[name]] = values
+    kinds = block[:, INDEX["flags"]] & int(Flags.RAW | Flags.TOLD)
+    for kind in (Flags.RAW, Flags.RAW | Flags.TOLD):
+        rows = np.flatnonzero(kinds == int(kind))
+        if len(rows):
+            for name, values in decode_raw(block[rows].T, told=Flags.TOLD in kind).items():
+                block[rows, INDEX[name]] = values
 
 
 def _complete(block: Records, first: int, own_pair_ns: int) -> None:
