@@ -202,6 +202,7 @@ def _read(results: Path | None) -> list[dict[str, Any]]:
 
 def _all(driver: Driver, cases: list[Case], args: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
+    cases = sorted(cases, key=lambda case: -len(case.hits))  # what takes longest begins first
     driver.until = time.monotonic() + args.stop_after if args.stop_after else float("inf")
     with concurrent.futures.ThreadPoolExecutor(args.jobs * 4) as pool:
         for future in concurrent.futures.as_completed([pool.submit(driver.do, case) for case in cases]):
