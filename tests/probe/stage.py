@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from traceml_ai.probe import patches
-from traceml_ai.probe.columns import GENERAL, RAW_BIT, SPLIT_AFTER_STEPS
+from traceml_ai.probe.columns import GENERAL, RAW_BIT, SPLIT_AFTER_STEPS, TOLD_BIT
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, FLAGS_COLUMN, INDEX, N_COLUMNS, decode_raw
 
@@ -238,7 +238,8 @@ def _step(optimizer: Optimizer, body: Callable[[], None]) -> None:
 def _columns(record: list[int]) -> dict[str, int]:
     values = dict(zip(INDEX, record, strict=True))
     if record[FLAGS_COLUMN] & RAW_BIT:
-        values = dict.fromkeys(INDEX, 0) | decode_raw(record)
+        told = bool(record[FLAGS_COLUMN] & TOLD_BIT)
+        values = dict.fromkeys(INDEX, 0) | decode_raw(record, told=told)
     for name in (*EXCLUSIVE_COLUMNS, "gc_ns"):
         values[name.removesuffix("_ns")] = values.pop(name) // 1000
     return values

@@ -166,6 +166,7 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
             return inner(self)
         if st.stage == T_BETWEEN and self._combined_loader is fit.loader:
             st.stage = T_FETCH
+            st.in_fetch = True
             told[FETCH_BEGIN] = clock()
             try:
                 batch = inner(self)
@@ -177,6 +178,7 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
                 raise
             if st.stage == T_FETCH and self.fetched != 1:
                 told[FETCH_END] = clock()
+                st.in_fetch = False
                 st.stage = T_FETCHED
             else:
                 fit.window.end_fetch(self.fetched == 1)

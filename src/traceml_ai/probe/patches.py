@@ -324,7 +324,7 @@ def timed_step(
             if st.ident != -1:
                 st.note_foreign()
             return inner(self, *args, **kwargs)
-        if st.stage in (T_READY, T_OPTIMIZER) and id(self) == st.plain_optimizer:
+        if st.stage in (T_READY, T_OPTIMIZER) and id(self) == st.plain_optimizer and not st.in_optimizer:
             # A trainer's plain step: its closure, if it has one, runs inside.
             parameter = st.plain_parameter()
             if parameter is not None:
