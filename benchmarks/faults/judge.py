@@ -8,7 +8,7 @@ import signal
 from typing import Any, NamedTuple
 
 from plan import Case
-from run import Process
+from record import Process
 
 COUNTED = ("harmed", "missing", "invalid", "left")
 _STATUS = {"INT": "interrupted", "QUIT": "interrupted", "TERM": "terminated", "HUP": "terminated"}

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import psutil
 from plan import PAUSE_S, STEPS, Case, Hit, untraced_target
 from proxy import Proxy
+from record import Process, read
 from strike import strike
 
 HERE = Path(__file__).resolve().parent
@@ -30,16 +31,6 @@ _LOOPS = {
     "ddp": ["plain.py"],
     "nodes": ["plain.py"],
 }
-
-
-class Process(NamedTuple):
-    """What one training process wrote of itself."""
-
-    pid: int
-    steps: list[tuple[int, str, int]]  # number, loss, when
-    workers: list[int]
-    ended: dict[str, int]  # of a forked job: what ended each child
-    done: bool
 
 
 class Setting(NamedTuple):
@@ -102,7 +93,7 @@ class Run:
         return [entry for entry in logs.iterdir() if entry.is_dir()] if logs.is_dir() else []
 
     def processes(self) -> dict[str, Process]:
-        return {path.name[4:]: _read(path) for path in sorted(self.folder.glob("rec-*"))}
+        return {path.name[4:]: read(path) for path in sorted(self.folder.glob("rec-*"))}
 
     def process(self, name: str) -> Process | None:
         """Return one of them, read anew only when there is more of it: this is looked at all the time."""
@@ -113,7 +104,7 @@ class Run:
             return None
         known = self._known.get(name)
         if known is None or known[0] != size:
-            known = self._known[name] = (size, _read(path))
+            known = self._known[name] = (size, read(path))
         return known[1]
 
     def pid_of(self, target: str) -> int:
@@ -351,23 +342,6 @@ class Run:
     def ended_ns(self) -> int:
         ended = _json(self.folder / "ended")
         return 0 if ended is None else int(ended[0])
-
-
-def _read(path: Path) -> Process:
-    pid, steps, workers, ended, done = 0, [], [], {}, False
-    text = path.read_text()
-    for line in text[: text.rfind("\n") + 1].splitlines():
-        word, *values = line.split()
-        if word == "pid":
-            pid = int(values[0])
-        elif word == "worker":
-            workers.append(int(values[0]))
-        elif word == "step":
-            steps.append((int(values[0]), values[1], int(values[2])))
-        elif word == "ended":
-            ended[values[0]] = int(values[1])
-        done = done or word == "done"
-    return Process(pid, steps, workers, ended, done)
 
 
 def _program_of(launcher: int) -> int | None:
