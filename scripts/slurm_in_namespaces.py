@@ -4,8 +4,8 @@
 
 Debian: apt-get install slurmctld slurmd slurm-client munge. A controller, two nodes with an address, a host
 name and a table of hosts of their own, and `sbatch scripts/slurm/traceml.sbatch`: a job that ends, one that
-USR1 reaches, one that fails. All of it lives in a temporary folder. Exits with 77 where namespaces or Slurm
-are missing.
+USR1 reaches, one that fails; and `traceml run -- srun python train.py`. All of it is in a temporary folder.
+Exits with 77 where namespaces or Slurm are missing.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ TRAINING = f"""
 import os, signal, sys, time
 import torch, torch.distributed as dist
 assert sys.argv[1:] == ["--epochs", "3"], sys.argv
+# Under srun alone there is no torchrun to say this.
+for name, value in (
+    ("RANK", os.environ["SLURM_PROCID"]),
+    ("WORLD_SIZE", os.environ["SLURM_NTASKS"]),
+    ("MASTER_ADDR", "127.0.0.1"),
+    ("MASTER_PORT", "29871"),
+):
+    os.environ.setdefault(name, value)
 caught = []
 signal.signal(signal.SIGUSR1, lambda number, frame: caught.append(number))
 dist.init_process_group("gloo")
@@ -182,6 +190,21 @@ def job(cluster: Cluster, *, waits: bool, code: int) -> tuple[str, dict[str, Any
     return next(word for word in shown.split() if word.startswith("ExitCode=")), summary
 
 
+def around_srun(cluster: Cluster, code: int) -> None:
+    """`traceml run -- srun python train.py`: srun's tasks are not the launcher's children."""
+    words = [sys.executable, "-m", "traceml_ai", "run", "--run-name", "around", "--", "srun", "-N1", "-n2"]
+    ended = subprocess.run(
+        cluster.command(0, *words, sys.executable, "train.py", "--epochs", "3"), cwd=cluster.folder,
+        env={**cluster.environ, "WAITS": "0", "CODE": str(code)}, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    summary = json.loads((cluster.folder / "logs" / "around" / "final_summary.json").read_bytes())
+    rows = [(row["rank"], row["steps"]) for row in summary["step_time"]["ranks"]]
+    print("around srun:", ended.returncode, summary["run"]["ended_by"], rows)
+    assert ended.returncode == summary["run"]["exit_code"] == code
+    assert rows == [(0, STEPS), (1, STEPS)], rows
+    assert summary["diagnosis"]["scope"]["ranks"] == [1]
+
+
 def check(folder: Path) -> None:
     commands = folder / "bin"
     commands.mkdir()
@@ -205,6 +228,7 @@ def check(folder: Path) -> None:
             assert summary["diagnosis"]["scope"]["ranks"] == [1]
             caught = [(folder / f"caught-{rank}").read_text() for rank in range(2)]
             assert caught == [str(int(waits))] * 2, caught
+        around_srun(cluster, 3)
     print("one summary of both nodes; exit code and signal as without TraceML")
 
 
