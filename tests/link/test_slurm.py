@@ -85,7 +85,7 @@ def free_job() -> int:
 
 
 # A gloo job of PyTorch 2.13 aborts now and then as its ranks end ("terminate called without an active
-# exception": 3 of some 45, plain torchrun among them), so `make evidence` runs this, with tries to spare. With
+# exception": 3 of some 45, plain torchrun among them); `make evidence` runs this, with tries to spare. With
 # ports of its own for each try none of 36 pairs of torchruns that met over c10d hung, a third of them traced.
 @pytest.mark.skipif("TRACEML_EVIDENCE" not in os.environ, reason="part of make evidence")
 def test_the_script_trains_on_all_nodes_and_makes_one_summary(tmp_path: Path) -> None:
