@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch.tool import PYTHON, TRACEML, end, manifest, plain, run, script, start, summary, traced
+from traceml_ai.collect.family import children_of
 
 COUNTING = """
     import signal, sys, time
@@ -109,6 +110,21 @@ def test_a_signal_sent_while_everything_starts_is_not_lost(tmp_path: Path) -> No
     process.terminate()
 
     assert end(process).stdout == "[15]\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+def test_an_interrupt_of_the_launcher_alone_arrives_though_the_machine_is_busy(tmp_path: Path) -> None:
+    script(tmp_path, COUNTING)
+    process = start([*TRACEML, "run", "train.py"], tmp_path)
+    child = _child(tmp_path)
+    (bystander,) = set(children_of(process.pid) or []) - {child}
+
+    os.kill(bystander, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.6)
+    os.kill(bystander, signal.SIGCONT)
+
+    assert end(process).stdout == f"[{int(signal.SIGINT)}]\n"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])

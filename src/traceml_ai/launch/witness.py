@@ -14,7 +14,8 @@ import select
 import signal
 from collections.abc import Iterable
 
-_PATIENCE_MS = 200
+_PATIENCE_MS = 2000
+"""On a busy machine it may take a while to be asked; without an answer a Ctrl-C would go to nobody."""
 
 
 class Witness:
