@@ -32,7 +32,7 @@ class _Fetcher:
 
 
 class _Trainer:
-    """A trainer as Lightning's adapter sees it, on a stage; the functions around its calls are the real ones."""
+    """A trainer as Lightning's adapter sees it, on a stage, inside the real functions around its calls."""
 
     def __init__(self, events: Events, *, plain: bool) -> None:
         self.stage = Stage(plain=plain)
