@@ -83,7 +83,7 @@ def _done(rows: list[Row]) -> list[Row]:
 
 
 def _strikes(rows: list[Row]) -> int:
-    return sum(len(row["hits"]) for row in rows)
+    return sum(row["struck"] for row in rows)
 
 
 def _count(rows: list[Row], name: str) -> int:
