@@ -313,7 +313,10 @@ def main() -> int:
     for name in names:
         if time.monotonic() - begin > options.stop_after:
             break
-        row = measure(name, CASES[name], options.repeat)
+        try:
+            row = measure(name, CASES[name], options.repeat)
+        except (KeyError, subprocess.CalledProcessError) as error:
+            row = f"not measured: {error!r}"
         if isinstance(row, Row):
             kept = keep({name: row})
         if not options.json:
