@@ -100,7 +100,7 @@ def as_advised(case: Case, finding: dict[str, Any]) -> Case:
     if case.kind == "EPOCH_START_STALL":
         return case._replace(persistent=True)
     return case._replace(
-        log_every=4 * case.log_every,
+        log_every=4 * case.log_every if case.log_ms else case.log_every,
         save_every=4 * case.save_every,
         save_after_every=4 * case.save_after_every,
         validate_every=4 * case.validate_every,
