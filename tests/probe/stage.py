@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from traceml_ai.probe import patches
+from traceml_ai.probe import patches, updating
 from traceml_ai.probe.columns import GENERAL, RAW_BIT, SPLIT_AFTER_STEPS, TOLD_BIT
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, FLAGS_COLUMN, INDEX, N_COLUMNS, decode_raw
@@ -90,8 +90,8 @@ class Stage:
         self._next = patches.timed_next(self.st, lambda _it: self._inner_next(), self._ident)
         self._iter = patches.timed_iter(self.st, lambda loader: loader.iterator(), self._ident)
         self._backward = patches.timed_backward(self.st, lambda body: body(), self._ident, lambda: False)
-        self._step = patches.timed_step(self.st, _step, self._ident, lambda: False)
-        self._scaler = patches.timed_scaler_step(
+        self._step = updating.timed_step(self.st, _step, self._ident, lambda: False)
+        self._scaler = updating.timed_scaler_step(
             self.st, lambda _self, optimizer, body: body(optimizer), self._ident
         )
         self._save = patches.timed_save(self.st, lambda body: body(), self._ident)

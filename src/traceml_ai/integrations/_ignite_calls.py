@@ -16,6 +16,7 @@ from traceml_ai.integrations._ignite_run import EngineRun
 from traceml_ai.probe.columns import LOADER, NONE, OWNED
 from traceml_ai.probe.framework import Aside, Window
 from traceml_ai.probe.patches import Patches
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session
 
 Wrapped = Callable[..., Any]
@@ -89,11 +90,7 @@ def _install(adapter: Adapter) -> None:
 
 def safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:
     """Call something of ours; an error of it turns measuring off."""
-    try:
-        return call(*args)
-    except Exception as error:  # noqa: BLE001 - ours must not become the training's
-        adapter.session.st.fail("ignite", error)
-        return None
+    return call_safely(adapter.session.st, "ignite", call, *args)
 
 
 def _running(adapter: Adapter, inner: Wrapped) -> Wrapped:

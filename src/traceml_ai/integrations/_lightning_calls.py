@@ -33,6 +33,7 @@ from traceml_ai.probe.columns import (
     T_MOVING,
     T_READY,
 )
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.schema.step import RAW, TOLD
 
 RAW_BEGIN, RAW_END = RAW["forward_begin"], RAW["forward_end"]
@@ -73,11 +74,7 @@ def install(adapter: Adapter) -> None:
 
 
 def _safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return call(*args)
-    except Exception as error:  # noqa: BLE001 - ours must not become the training's
-        adapter.session.st.fail("lightning", error)
-        return None
+    return call_safely(adapter.session.st, "lightning", call, *args)
 
 
 def _attaching(adapter: Adapter, inner: Wrapped) -> Wrapped:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from traceml_ai.probe.columns import (
     ASIDE,
-    BACKWARD,
     BETWEEN,
     BOUNDARIES,
     FETCHES,
@@ -33,29 +32,17 @@ from traceml_ai.probe.columns import (
     NONE,
     OPEN,
     OPTIMIZER,
-    OWN,
     OWNED,
     PASS_CALL,
-    RAW_MARKED_BIT,
     RESIDUAL,
     SAMPLES,
     SKIPPED_BIT,
-    SPLIT_AFTER_STEPS,
-    T_BACKWARD,
-    T_BACKWARDED,
-    T_CALLED,
-    T_HANDLERS,
-    T_OPTIMIZER,
     TAIL,
-    TOLD_BIT,
     UPDATES,
 )
+from traceml_ai.probe.phases import Phases
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.state import StepState
-from traceml_ai.schema.step import TOLD
-
-BACKWARD_BEGIN, BACKWARD_END = TOLD["backward_begin"], TOLD["backward_end"]
-OPTIMIZER_BEGIN = TOLD["optimizer_begin"]
 
 
 class _Before(NamedTuple):
@@ -76,33 +63,21 @@ class Aside(NamedTuple):
     on_missing_forward: Any
 
 
-class Window:
+class Window(Phases):
     """The steps of one trainer.
 
     Args:
         st: The process's step state.
     """
 
-    __slots__ = ("_backward", "_before", "_optimizer", "batches", "dropped", "group", "st", "was_plain")
+    __slots__ = ("_before", "batches", "dropped", "group")
 
     def __init__(self, st: StepState) -> None:
-        self.st = st
+        super().__init__(st)
         self.group = False  # a step was begun and is not closed
         self.batches = 0  # its finished microbatches
         self.dropped = 0  # groups that were never finished
         self._before: _Before | None = None
-        self._backward: int | None = None
-        self._optimizer = 0  # id of the one that steps
-        self.was_plain = False  # the last step: one batch, model call, backward and update
-
-    @property
-    def ident(self) -> int:
-        """The thread that is measured; -1 when measuring was turned off."""
-        return self.st.ident
-
-    def fail(self, probe: str, error: BaseException) -> None:
-        """An error of ours."""
-        self.st.fail(probe, error)
 
     def is_training(self) -> bool:
         """Whether the trainer trains."""
@@ -327,145 +302,6 @@ class Window:
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("framework", error)
         return seen
-
-    @safely
-    def rest(self) -> None:
-        """A step was closed: if it was plain, the next one is only noted in `Plain.told` until it is not.
-
-        For adapters whose trainers fetch, transfer, call, differentiate and update once a step.
-        """
-        st = self.st
-        parameter = st.versioned.get(self._optimizer)
-        if not self.was_plain or parameter is None or st.device is not None:
-            return
-        if st.framework != OWNED or st.by_hand or st.resting != IDLE or st.step < SPLIT_AFTER_STEPS:
-            return
-        st.plain_optimizer, st.plain_parameter = self._optimizer, parameter
-        told = st.told
-        told[TOLD["own"]] = st.acc[OWN]
-        told[TOLD["begin"]] = st.mark
-        told[TOLD["flags"]] = RAW_MARKED_BIT | TOLD_BIT
-        told[TOLD["boundaries"]] = 5
-        st.telling = self
-        st.stage = T_HANDLERS
-
-    def resume_backward(self, before: int) -> None:
-        """A backward that was noted goes on in the books."""
-        self._backward = before
-
-    # -- phases -------------------------------------------------------------------------------
-
-    def begin_calls(self, redirected: bool) -> None:
-        """From here on model calls are forward; ``redirected``: not the first, it is the trainer's."""
-        try:
-            st = self.st
-            if st.stage >= IDLE:
-                st.settle()
-            if st.cur == OPTIMIZER:
-                st.leave_framework_optimizer()  # a closure that the optimizer evaluates again
-            st.no_forward = False
-            if redirected:
-                st.framework = PASS_CALL
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
-    def end_calls(self) -> None:
-        """Model calls are not forward any more."""
-        try:
-            st = self.st
-            st.no_forward = True
-            if st.framework == PASS_CALL:
-                st.framework = OWNED
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
-    def begin_backward(self, *_of: Any) -> None:
-        """The backward of a microbatch begins; calls of autograd inside it are part of it.
-
-        Args:
-            _of: What the trainer hands its callbacks, which then can be this very method.
-        """
-        try:
-            st = self.st
-            if st.stage == T_CALLED:
-                st.told[BACKWARD_BEGIN] = st.clock()
-                st.in_backward = True
-                st.stage = T_BACKWARD
-                return
-            if st.stage >= IDLE:
-                st.settle()
-            if not st.window or st.in_backward:
-                return
-            now = st.clock()
-            acc = st.acc
-            acc[st.cur] += now - st.mark
-            st.mark = now
-            acc[BOUNDARIES] += 1
-            st.in_backward = st.no_forward = True
-            self._backward = st.cur
-            st.cur = BACKWARD
-            if st.device is not None:
-                st.device.begin(BACKWARD)
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
-    def end_backward(self, *_of: Any) -> None:
-        """The backward is over."""
-        try:
-            st = self.st
-            if st.stage == T_BACKWARD:
-                st.told[BACKWARD_END] = st.clock()
-                st.in_backward = False
-                st.stage = T_BACKWARDED
-                return
-            before, self._backward = self._backward, None
-            if before is None:
-                return
-            now = st.clock()
-            acc = st.acc
-            acc[st.cur] += now - st.mark
-            st.mark = now
-            st.in_backward = False
-            st.cur = before
-            if not st.window:
-                return
-            if st.device is not None:
-                st.device.end()
-            acc[MICROBATCHES] += st.fresh_batches
-            st.fresh_batches = 0
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
-
-    def begin_optimizer(self, *of: Any) -> None:
-        """Gradients are ready: the rest of the batch is the optimizer's, until another phase begins.
-
-        Args:
-            of: The optimizer, behind what else the trainer hands its callbacks.
-        """
-        try:
-            st = self.st
-            if st.stage == T_BACKWARDED:
-                st.told[OPTIMIZER_BEGIN] = st.clock()
-                st.stage = T_OPTIMIZER
-                return
-            if st.stage >= IDLE:
-                st.settle()
-            if not st.window:
-                return
-            optimizer = of[-1]
-            self._optimizer = id(optimizer)
-            now = st.clock()
-            st.acc[st.cur] += now - st.mark
-            st.mark = now
-            if st.device is not None and st.cur != OPTIMIZER:
-                st.device.begin(OPTIMIZER)
-            st.cur = OPTIMIZER
-            watch = st.watches.get(id(optimizer))
-            # A closure may have made the gradients only now, so that the right parameter can be followed.
-            if watch is None or watch.bare:
-                st.watch(optimizer)
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("framework", error)
 
     # -- something else -----------------------------------------------------------------------
 

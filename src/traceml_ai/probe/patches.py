@@ -38,12 +38,7 @@ from traceml_ai.probe.columns import (
     PASS_CALL,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
-    T_OPTIMIZER,
-    T_READY,
-    T_UPDATED,
-    UPDATED,
 )
-from traceml_ai.probe.plain import gone
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import RAW
 
@@ -51,7 +46,6 @@ OPEN = RAW["open"]
 FETCH_BEGIN, FETCH_END = RAW["fetch_begin"], RAW["fetch_end"]
 FORWARD_BEGIN, FORWARD_END = RAW["forward_begin"], RAW["forward_end"]
 BACKWARD_BEGIN, BACKWARD_END = RAW["backward_begin"], RAW["backward_end"]
-OPTIMIZER_BEGIN, OPTIMIZER_END = RAW["optimizer_begin"], RAW["optimizer_end"]
 SAMPLES = RAW["samples"]
 
 Wrapped = Callable[..., Any]
@@ -281,125 +275,6 @@ def _wrt(inner: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> objec
     if inner.__name__ != "grad":
         return None
     return kwargs.get("inputs", args[1] if len(args) > 1 else None)
-
-
-def timed_step(
-    st: StepState,
-    inner: Wrapped,
-    get_ident: Callable[[], int],
-    is_compiling: Callable[[], bool],
-) -> Wrapped:
-    """Time an optimizer class's ``step``, the outermost call only."""
-    raw, clock = st.raw, st.clock
-
-    @functools.wraps(inner)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0911, PLR0912 - a call less
-        if is_compiling():
-            return inner(self, *args, **kwargs)
-        if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
-            parameter = st.plain_parameter()
-            if parameter is not None:
-                version = parameter._version  # noqa: SLF001
-                st.stage = IN_OPTIMIZER
-                raw[OPTIMIZER_BEGIN] = clock()
-                try:
-                    out = inner(self, *args, **kwargs)
-                except BaseException:
-                    st.raised(RESIDUAL)
-                    raise
-                now = clock()
-                if st.stage == IN_OPTIMIZER and parameter._version != version:  # noqa: SLF001
-                    raw[OPTIMIZER_END] = now
-                    if st.marked:
-                        st.stage = UPDATED
-                        return out
-                    try:
-                        st.close_plain(now)
-                    except Exception as error:  # noqa: BLE001
-                        st.fail("optimizer", error)
-                    return out
-                st.leave_odd_optimizer(self, parameter._version != version)  # noqa: SLF001
-                return out
-        if get_ident() != st.ident:
-            if st.ident != -1:
-                st.note_foreign()
-            return inner(self, *args, **kwargs)
-        if st.stage in (T_READY, T_OPTIMIZER) and id(self) == st.plain_optimizer and not st.in_optimizer:
-            # A trainer's plain step: its closure, if it has one, runs inside.
-            parameter = st.plain_parameter()
-            if parameter is not None:
-                version = parameter._version  # noqa: SLF001
-                st.in_optimizer = True
-                try:
-                    out = inner(self, *args, **kwargs)
-                finally:
-                    st.in_optimizer = False
-                if st.stage == T_OPTIMIZER and parameter._version != version:  # noqa: SLF001
-                    st.stage = T_UPDATED
-                else:
-                    st.count_update(self, parameter._version != version)  # noqa: SLF001
-                return out
-        if st.framework and not st.in_optimizer:
-            parameter = st.versioned.get(id(self), gone)()
-            if parameter is not None:
-                version = parameter._version  # noqa: SLF001
-                st.in_optimizer = True
-                try:
-                    out = inner(self, *args, **kwargs)
-                finally:
-                    st.in_optimizer = False
-                st.count_update(self, parameter._version != version)  # noqa: SLF001
-                return out
-        try:
-            if st.stage >= IDLE:
-                st.settle()
-            nested = st.in_optimizer
-            watch = st.watch(self)
-            before = 0 if nested else st.enter_optimizer()
-        except Exception as error:  # noqa: BLE001
-            st.fail("optimizer", error)
-            return inner(self, *args, **kwargs)
-        try:
-            out = inner(self, *args, **kwargs)
-        except BaseException:
-            if not nested:
-                st.raised(before)
-            raise
-        try:
-            st.took_effect = st.judge(self, watch) or st.took_effect
-            if not nested:
-                st.leave_optimizer(before, self)
-        except Exception as error:  # noqa: BLE001
-            st.fail("optimizer", error)
-        return out
-
-    return step
-
-
-def timed_scaler_step(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:
-    """Time ``GradScaler.step``: an update attempt that may skip ``optimizer.step``."""
-
-    @functools.wraps(inner)
-    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != st.ident or st.in_optimizer or st.stage == IN_OPTIMIZER:
-            return inner(self, optimizer, *args, **kwargs)
-        try:
-            before = st.enter_optimizer()
-        except Exception as error:  # noqa: BLE001
-            st.fail("optimizer", error)
-            return inner(self, optimizer, *args, **kwargs)
-        try:
-            out = inner(self, optimizer, *args, **kwargs)
-        except BaseException:
-            st.raised(before)
-            raise
-        try:
-            st.leave_optimizer(before, optimizer, scaled=True)
-        except Exception as error:  # noqa: BLE001
-            st.fail("optimizer", error)
-        return out
-
-    return step
 
 
 def timed_to(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:

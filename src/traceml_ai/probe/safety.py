@@ -19,3 +19,22 @@ def safely(method: Callable[..., None]) -> Callable[..., None]:
             self.fail(method.__name__, error)
 
     return safe
+
+
+def call_safely(st: Any, probe: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Call something of ours; an error of it turns measurement off.
+
+    Args:
+        st: The step state.
+        probe: What failed, should it fail.
+        call: What to call.
+        *args: What to call it with.
+
+    Returns:
+        What the call returns, or None where it failed.
+    """
+    try:
+        return call(*args)
+    except Exception as error:  # noqa: BLE001 - ours must not become the user's
+        st.fail(probe, error)
+        return None

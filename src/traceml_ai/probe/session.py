@@ -18,7 +18,7 @@ from time import perf_counter_ns, sleep, time_ns
 from typing import Any, NamedTuple
 
 from traceml_ai.probe import patches as timed
-from traceml_ai.probe import tracebacks
+from traceml_ai.probe import tracebacks, updating
 from traceml_ai.probe.books import Books
 from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.comm import CommProbe, is_distributed
@@ -153,7 +153,7 @@ class Session:
 
         self.patches.set(base, "_patch_step_function", _patch_step_function)
         scaler = torch.amp.GradScaler
-        self.patches.set(scaler, "step", timed.timed_scaler_step(st, scaler.step, ident))
+        self.patches.set(scaler, "step", updating.timed_scaler_step(st, scaler.step, ident))
         optimizers, self._optimizers = self._live(), []
         for optimizer in live_instances(base) if self.late else optimizers:
             if hasattr(optimizer, "param_groups"):
@@ -173,7 +173,7 @@ class Session:
         if owner in self._patched_classes:
             return
         self._patched_classes.add(owner)
-        step = timed.timed_step(
+        step = updating.timed_step(
             self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
