@@ -65,6 +65,7 @@ evidence: $(READY)
 	rm -f .evidence/verdicts.jsonl
 	-$(BIN)/python benchmarks/verdicts.py --times 5 --write
 	-$(BIN)/python benchmarks/estimates.py --write
+	-$(BIN)/python benchmarks/cost.py --write
 	-scripts/gpu_check.sh --fake --write
 	@# 2: there is no CUDA device.
 	-scripts/gpu_check.sh --write || test $$? = 2
