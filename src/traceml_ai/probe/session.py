@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from traceml_ai.probe import patches as timed
 from traceml_ai.probe import tracebacks, updating
 from traceml_ai.probe.books import Books
-from traceml_ai.probe.columns import FORWARDED
 from traceml_ai.probe.comm import CommProbe, is_distributed
 from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
@@ -33,6 +32,7 @@ from traceml_ai.probe.discover import (
 from traceml_ai.probe.facts import Facts, describe_torch, precision
 from traceml_ai.probe.plain import Plain
 from traceml_ai.probe.state import StepState
+from traceml_ai.probe.surroundings import calibrate, ranks, sample_counter
 from traceml_ai.schema import env
 from traceml_ai.schema.step import USER_SLOTS
 from traceml_ai.spool import layout
@@ -44,8 +44,6 @@ _DISCOVER_AT_STEPS = (0, 1, 2, 4, 8, 16, 64)
 _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
 _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
-_CALIBRATION_CALLS = 15
-_CACHE_BYTES = 2 << 20
 _MANY_FOREIGN = 5
 # Looking for a model walks over every object: a third of a second, and then a hundredth of the time.
 _LOOKING_NS = 300_000_000
@@ -97,7 +95,7 @@ class Session:
             ident=get_ident(),
             open_log=self._open_log,
             grad_enabled=self.torch.is_grad_enabled,
-            batch_samples=_sample_counter(self.torch.Tensor),
+            batch_samples=sample_counter(self.torch.Tensor),
         )
         st.chore = self._after_step
         st.on_missing_forward = self._find_model
@@ -309,8 +307,7 @@ class Session:
     # -- the log ------------------------------------------------------------------------------
 
     def _identity(self) -> Identity:
-        rank, local, world = _rank(self.torch)
-        return Identity(os.getpid(), rank, local, world, *self.origin)
+        return Identity(os.getpid(), *ranks(self.torch), *self.origin)
 
     def _open_log(self) -> StepLogWriter:
         who = self._identity()
@@ -469,34 +466,6 @@ def attach_from_environment(torch: Any, *, late: bool = False) -> Session | None
         return None
 
 
-def calibrate(torch: Any) -> int:
-    """What one timed call costs its caller outside the time it books, in nanoseconds.
-
-    Measured on a backward that does nothing, in the state in which most calls are made.
-    """
-
-    def nothing() -> None:
-        return None
-
-    st = StepState(ident=get_ident(), open_log=_no_log, grad_enabled=torch.is_grad_enabled)
-    wrapped = timed.timed_backward(st, nothing, get_ident, torch.compiler.is_dynamo_compiling)
-    costs = []
-    cold, other = bytearray(_CACHE_BYTES), bytes(_CACHE_BYTES)
-    for _ in range(_CALIBRATION_CALLS):
-        # In a training loop the caches are cold between two of our calls.
-        cold[:] = other
-        begin = perf_counter_ns()
-        nothing()
-        middle = perf_counter_ns()
-        cold[:] = other
-        st.stage = FORWARDED
-        start = perf_counter_ns()
-        wrapped()
-        end = perf_counter_ns()
-        costs.append((end - start) - (middle - begin))
-    return max(0, sorted(costs)[len(costs) // 2])
-
-
 def _read_back(device: DeviceTimer) -> None:
     """At exit: give the device a moment to finish the last steps. Polls, does not synchronise."""
     for _ in range(_LAST_POLLS):
@@ -519,10 +488,6 @@ def _nothing() -> None:
     """Nothing to restore."""
 
 
-def _no_log() -> StepLogWriter:
-    raise RuntimeError("a calibration closes no step")
-
-
 def say_once(message: str) -> None:
     """One line on stderr; never raises."""
     with contextlib.suppress(Exception):  # stderr may be closed
@@ -531,32 +496,3 @@ def say_once(message: str) -> None:
 
 def _name(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _rank(torch: Any) -> tuple[int, int, int]:
-    """Rank, local rank and world size: of the process group once it is up, else the launcher's."""
-
-    def number(name: str) -> int:
-        value = os.environ.get(name, "")
-        return int(value) if value.isdigit() else -1
-
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), number("LOCAL_RANK"), distributed.get_world_size()
-    return number("RANK"), number("LOCAL_RANK"), number("WORLD_SIZE")
-
-
-def _sample_counter(tensor: Any) -> Any:
-    """How many samples a batch holds: the length of its first tensor."""
-
-    def samples(data: Any) -> int | None:
-        kind = type(data)
-        if kind is list or kind is tuple:
-            data = data[0] if data else None
-        elif kind is dict:
-            data = next(iter(data.values()), None)
-        if type(data) is tensor and data.dim():
-            return len(data)
-        return None
-
-    return samples
