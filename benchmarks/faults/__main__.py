@@ -91,7 +91,7 @@ class Driver:
         references = self._held_against(case)
         problems = judge(case, traced, references)
         # Where the untraced program may end one way or the other, it is asked more than once.
-        while problems["harmed"] and len(references) < MOST_REFERENCES:
+        while (problems["harmed"] or problems["left"]) and len(references) < MOST_REFERENCES:
             references = self._held_against(case, more=True)
             problems = judge(case, traced, references)
         row = {

@@ -73,7 +73,8 @@ class Case(NamedTuple):
         """
         words = [f"{hit.kind} {mapped}" for hit in self.hits if (mapped := untraced_target(self, hit))]
         when = self.hits[0].when if words else ""
-        return " / ".join([self.loop, *self.children, f"{self.workers} workers", self.shm, when, *words])
+        shm = self.shm if self.workers else "no use of /dev/shm"
+        return " / ".join([self.loop, *self.children, f"{self.workers} workers", shm, when, *words])
 
 
 def untraced_target(case: Case, hit: Hit) -> str | None:
@@ -138,12 +139,11 @@ def short_plan(seed: int) -> list[Case]:
         ("ddp", 0, [_in_a_step("KILL", "rank1", chance)], "2g"),
         ("plain", 2, [_in_a_step("KILL", "worker", chance)], "2g"),
         ("plain", 0, [*every, stop], "160m"),
-        ("plain", 0, [_in_a_step(kind, "everyone", chance) for kind in ("disk", "disk+tmp")], "2g"),
+        ("plain", 0, [_in_a_step(kind, "everyone", chance) for kind in ("disk", "disk+tmp", "logs")], "2g"),
         ("plain", 0, [launcher["KILL"]], "2g"),
-        ("plain", 0, [launcher["TERM"]], "2g"),
         ("plain", 0, [launcher["HUP"], launcher["memory"]], "2g"),
         ("plain", 0, [launcher["fsize"]], "2g"),
-        ("plain", 0, [_in_a_step(kind, "everyone", chance) for kind in ("no shm", "logs")], "1m"),
+        ("plain", 0, [_in_a_step("no shm", "everyone", chance), launcher["TERM"]], "1m"),
         ("plain", 0, [ending], "2g"),
         ("plain", 0, [starting], "2g"),
     ]

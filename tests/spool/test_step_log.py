@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from traceml_ai.errors import TraceMLError
 from traceml_ai.schema.step import HOT_COLUMNS, INDEX, N_COLUMNS, RAW, RECORD_BYTES, Flags
-from traceml_ai.spool import layout
+from traceml_ai.spool import layout, place
 from traceml_ai.spool import writer as writing
 from traceml_ai.spool.reader import LogReader, open_spool
+from traceml_ai.spool.recording import remove
 from traceml_ai.spool.writer import Identity, StepLogWriter
 
 WHO = Identity(41, 0, 0, 1, 10, 20)
@@ -155,6 +157,34 @@ def test_a_disk_that_fills_up_drops_steps_and_counts_them(
     reader = LogReader(tmp_path, 41)
     assert closes(reader.read_rest()) == [*range(8), 99]
     assert reader.header.dropped == 5
+
+
+def test_a_log_whose_place_has_filled_up_goes_on_elsewhere(
+    log: StepLogWriter,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    reserve = writing._reserve
+
+    def only_there(fd: int, size: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().parent == tmp_path:
+            _no_space(fd, size)
+        reserve(fd, size)
+
+    monkeypatch.setattr(writing, "_reserve", only_there)
+    monkeypatch.setattr(place, "candidates", lambda: iter([tmp_path.parent, other]))
+    for i in range(20):
+        log.append(record(i))
+    reader = LogReader(tmp_path, 41)
+    assert closes(reader.read_rest()) == list(range(20))
+    assert reader.header.dropped == 0
+    assert len(list(other.iterdir())) == 2
+    reader.discard_consumed()
+    assert len(list(other.iterdir())) == 1
+    remove(tmp_path)
+    assert list(other.iterdir()) == []
 
 
 def _no_space(_fd: int, _size: int) -> None:

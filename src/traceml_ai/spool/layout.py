@@ -13,6 +13,9 @@ is written or the file is closed.
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 MAGIC = b"TRACEML1"
 HEADER_BYTES = 4096
 LAYOUT_OFFSET = 1024
@@ -44,6 +47,21 @@ OWN_PAIR_NS = 152  # calibrated cost of one timed call; the reader takes it out 
 def segment_name(pid: int, segment: int) -> str:
     """File name of one step-log segment."""
     return f"steps-{pid}-{segment:05d}.tlog"
+
+
+def discard(path: str) -> None:
+    """Delete a segment: also where its file had to go elsewhere, for want of room.
+
+    Raises:
+        OSError: There is none.
+    """
+    if os.path.islink(path):
+        target = os.readlink(path)
+        # A link in a folder of ours; its name is looked at all the same before anything is deleted.
+        if os.path.basename(target) == f"{os.path.basename(os.path.dirname(path))}-{os.path.basename(path)}":
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+    os.unlink(path)
 
 
 def facts_name(pid: int) -> str:

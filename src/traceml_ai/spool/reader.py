@@ -284,7 +284,8 @@ class LogReader:
     def discard_consumed(self) -> None:
         """Delete the segments that were read to their end."""
         for path in self._consumed:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                layout.discard(str(path))
         self._consumed.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import traceml_ai
 from traceml_ai.errors import UsageError
+from traceml_ai.spool import layout
 from traceml_ai.spool.place import MEMORY, candidates, make_spool
 from traceml_ai.spool.runfolder import (
     Manifest,
@@ -139,6 +141,9 @@ def remove(folder: Path | None) -> None:
     if folder is not None:
         import shutil
 
+        for path in folder.glob("*.tlog"):
+            with contextlib.suppress(OSError):
+                layout.discard(str(path))
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -10,6 +10,7 @@ of them so takes a third of the time that ``struct.pack_into`` takes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -28,6 +29,8 @@ _COUNT = layout.COUNT // _INT_BYTES
 _POPULATE: dict[str, int] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE} if hasattr(mmap, "MAP_POPULATE") else {}
 )
+
+_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 __all__ = ["Identity", "StepLogWriter"]
 
@@ -53,7 +56,37 @@ def _reserve(fd: int, size: int) -> None:
 
 
 def _create(path: str, size: int) -> mmap.mmap:
-    """Create and map a private file of ``size`` reserved bytes."""
+    """Create and map a private file of ``size`` reserved bytes; elsewhere, when its place has filled up."""
+    try:
+        return _create_at(path, size)
+    except OSError as error:
+        made = _create_elsewhere(path, size) if error.errno in _FULL else None
+        if made is None:
+            raise
+        return made
+
+
+def _create_elsewhere(path: str, size: int) -> mmap.mmap | None:
+    """Create it in the next place that has room, with a link to it where it belongs: that takes no room."""
+    from traceml_ai.spool.place import candidates, judge  # rare, and not needed until then
+
+    spool, name = os.path.split(path)
+    for place in candidates():
+        target = os.path.join(place, f"{os.path.basename(spool)}-{name}")
+        if str(place) == os.path.dirname(spool) or judge(place).refused is not None:
+            continue
+        with contextlib.suppress(OSError):
+            made = _create_at(target, size)
+            try:
+                os.symlink(target, path)
+            except OSError:
+                os.unlink(target)
+                raise
+            return made
+    return None
+
+
+def _create_at(path: str, size: int) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _reserve(fd, size)
@@ -230,7 +263,7 @@ class StepLogWriter:
         if oldest >= 0:
             path = os.path.join(self._folder, layout.segment_name(self._who.pid, oldest))
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                layout.discard(path)
 
     def _rotate(self) -> bool:
         """Go on in a new segment; False when there is no room for one (tried once per record)."""
