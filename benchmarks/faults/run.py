@@ -263,10 +263,14 @@ class Run:
             names = [path.name[4:] for path in self.folder.glob("rec-*")]
             if any(_runs(process.pid) for name in names if (process := self.process(name))):
                 last_ns = time.monotonic_ns()
-            elif (self.folder / "ended").exists():
+            elif (self.folder / "ended").exists() and not self._trains_on():
                 break
             time.sleep(0.02)
         return last_ns
+
+    def _trains_on(self) -> bool:
+        """Whether a training outlives its launcher, and did not get as far as to say so."""
+        return any(str(HERE / "loops") in word for word in self._marked())
 
     # -- afterwards ---------------------------------------------------------------------------
 
@@ -301,11 +305,7 @@ class Run:
 
     def left(self) -> dict[str, list[str]]:
         """Return what is there of the run that should not be: processes, memory, temporary files."""
-        processes = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.pid != self._room.pid and process.environ().get("FAULTS_RUN") == self.mark:
-                    processes.append(" ".join(process.cmdline())[-80:])
+        processes = [words[-80:] for words in self._marked()]
         memory = [] if self.setting.namespaces is None else _names(self.inside(Path("/dev/shm")))
         parts = [n for folder in self.run_folders() for n in _names(folder) if n.endswith(".tmp")]
         return {
@@ -314,6 +314,15 @@ class Run:
             "tmp": _names(self.inside(self.tmp)),
             "parts": parts,
         }
+
+    def _marked(self) -> list[str]:
+        """Return the command line of every process of this run."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.pid != self._room.pid and process.environ().get("FAULTS_RUN") == self.mark:
+                    found.append(" ".join(process.cmdline()))
+        return found
 
     def close(self) -> None:
         """Let the room go, and whatever is left in it."""

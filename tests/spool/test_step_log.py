@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
