@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ def main() -> None:
     for point, size in spec["mounts"].items():
         Path(point).mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "faults", point], check=True)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # ignored in the background of a shell
+        signal.signal(number, signal.SIG_DFL)
     folder = Path(spec["folder"])
     environ = {**os.environ, **spec["environ"]}
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
