@@ -196,6 +196,17 @@ def test_what_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
     assert end(process).returncode == 1  # the end of the empty standard input
 
 
+def test_what_the_shell_ignores_reaches_a_program_that_handles_it_itself(tmp_path: Path) -> None:
+    nohup = ["sh", "-c", 'trap "" HUP INT; exec "$@"', "sh"]
+    script(tmp_path, COUNTING)
+    process = start([*nohup, *TRACEML, "run", "train.py"], tmp_path)
+    _child(tmp_path)
+
+    process.send_signal(signal.SIGHUP)
+
+    assert end(process).stdout == f"[{int(signal.SIGHUP)}]\n"
+
+
 def test_the_exit_code_is_kept_where_the_caller_ignores_dead_children(tmp_path: Path) -> None:
     script(
         tmp_path,

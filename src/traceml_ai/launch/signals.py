@@ -19,8 +19,11 @@ _GRACE_S = 0.05
 
 def relayed() -> list[signal.Signals]:
     """Return the signals to relay; one that is ignored here (``nohup``) is ignored by the child as well."""
-    known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+    return [number for number in _known() if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def _known() -> list[signal.Signals]:
+    return [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 
 @contextlib.contextmanager
@@ -73,7 +76,13 @@ class Relay:
                 send(number)
 
     def pass_on_all(self, send: Callable[[int], None]) -> None:
-        """Hand on everything received before the training process was there to receive it."""
+        """Hand on everything received before the training process was there to receive it.
+
+        What was ignored then is from now on noted as well: the training process ignores it too, unless
+        it has set a handler of its own.
+        """
+        for ignored in set(_known()) - set(self._signals):
+            signal.signal(ignored, self._note)
         if self._received and self._witness:
             self._witness.ask()
         for number in self._take():
@@ -90,7 +99,7 @@ class Relay:
         if not (hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")):
             return None
         try:
-            return Witness(self._signals)
+            return Witness(_known())
         except OSError:
             return None
 
