@@ -76,6 +76,7 @@ def main() -> None:
     text = f"{added:.1f} us to a step of {step:.0f} us"
     # Events of the pretended device are Python: what they cost says nothing of the real ones.
     met = None if kind == "fake" else added <= MOST_US
+    text = "needs CUDA" if kind == "fake" else text
     print(json.dumps({"rows": [("added by measuring", text, f"<= {MOST_US:.0f} us", met)]}))
 
 
