@@ -11,6 +11,7 @@ from judge import COUNTED
 
 Row = dict[str, Any]
 _WORDS = {
+    "forked": "each signal and no more memory, in turn",
     "memory": "no more memory",
     "oom": "kernel's out-of-memory kill",
     "disk": "disk full",
@@ -25,8 +26,15 @@ _WORDS = {
     "stop": "stopped for 30 s",
     "cut": "link cut for 3 s",
 }
-_TARGETS = {"everyone": "the run", "node1": "launcher of node 1", "agent": "torchrun", "rank1": "a rank"}
+_TARGETS = {
+    "forked": "twelve forked processes",
+    "everyone": "the run",
+    "node1": "launcher of node 1",
+    "agent": "torchrun",
+    "rank1": "a rank",
+}
 _LOOPS = {"plain": "plain", "lightning": "Lightning", "monai": "MONAI", "ddp": "DDP", "nodes": "2 nodes"}
+_LOOPS["forked"] = "plain, Lightning, MONAI"
 
 
 def totals(rows: list[Row]) -> str:
@@ -45,7 +53,7 @@ def tables(rows: list[Row]) -> str:
     done = _done(rows)
     median, worst = _times(done)
     counts = [
-        ["strikes", str(_strikes(done))],
+        ["strikes, runs", f"{_strikes(done)}, {len(done)}"],
         ["training harmed by TraceML", str(_count(done, "harmed"))],
         ["closed steps missing from the summary", str(_count(done, "missing"))],
         ["summary invalid or absent", str(_count(done, "invalid"))],
@@ -62,7 +70,8 @@ def _by_kind(done: list[Row]) -> str:
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in done:
         hit = row["hits"][0]
-        groups[hit["kind"], hit["target"]].append(row)
+        key = ("forked", "forked") if row["loop"] == "forked" else (hit["kind"], hit["target"])
+        groups[key].append(row)
     for (kind, target), rows in sorted(groups.items(), key=_in_order):
         median, worst = _times(rows)
         loops = sorted({_LOOPS.get(row["loop"], row["loop"]) for row in rows})
