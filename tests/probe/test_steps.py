@@ -494,6 +494,21 @@ def test_a_group_whose_batches_are_fetched_ahead_counts_each_of_them(stage: Stag
     assert phases(last(stage)) == (30, 60, 120, 5)
 
 
+def test_groups_of_a_loop_that_fetches_one_ahead_count_their_last_batch(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    stage.fetch(batches, 10)
+    for i in range(1, 61):
+        if i < 60:
+            stage.fetch(batches, 10)
+        else:
+            stage.end(batches)
+        stage.forward(20)
+        stage.backward(40)
+        if i % 2 == 0:
+            stage.step(5)
+    assert [r["microbatches"] for r in stage.records()] == [2] * 30
+
+
 def test_a_loop_that_fetches_one_ahead_has_one_batch_a_step(stage: Stage) -> None:
     batches = stage.iterate(object())
     stage.fetch(batches, 10)

@@ -281,7 +281,8 @@ class Books(Plain):
             self.device.close(self.step)
         self.step += 1
         self.fetched = False
-        self.fresh_batches = 0
+        # A loop that fetches one batch ahead has the next one already.
+        self.fresh_batches = min(1, self.fresh_batches)
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
         self.mark = end = self.clock()

@@ -66,7 +66,7 @@ class Settling(Books):
         acc[SAMPLES] = raw[RAW["samples"]]
         acc[BOUNDARIES] = 4
         self.fetched = True
-        self.fresh_batches = 1
+        self.fresh_batches += 1
         if stage != FETCHED:
             self._settle_window(stage)
 
@@ -104,7 +104,7 @@ class Settling(Books):
             return
         self._note(BACKWARD, "backward_end")
         self.acc[MICROBATCHES] = self.backwards = 1
-        self.fresh_batches = 0
+        self.fresh_batches -= 1
         if stage == BACKWARDED:
             return
         self._note(RESIDUAL, "optimizer_begin")
