@@ -37,9 +37,9 @@ test: $(READY)
 	@# Terminals, browsers, sockets and many processes at once: what a busy machine fails gets a second run, here and below.
 	$(BIN)/python -m coverage run --append -m pytest $(addprefix tests/,$(REAL)) --reruns 1
 	$(BIN)/python -m coverage report
-	$(BIN)/python -m pytest tests/launch
-	$(BIN)/python -m pytest tests/integration
-	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest tests/launch --reruns 1
+	$(BIN)/python -m pytest tests/integration --reruns 1
+	$(BIN)/python -m pytest tests/faults --reruns 1
 	$(BIN)/python -m pytest tests/symptoms --reruns 1
 	$(BIN)/python -m pytest tests/ranks --reruns 2
 	$(BIN)/python -m pytest tests/lightning --reruns 1

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROUNDS = 3
+ROUNDS = 5
 STEPS = 3000
 BUDGET_US = 25
 

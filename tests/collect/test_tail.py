@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from collect.recorded import facts, steps, writer
+from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.tail import Tail
 from traceml_ai.schema.step import RECORD_BYTES
@@ -124,3 +128,23 @@ def test_without_a_spool_there_is_nothing_to_follow() -> None:
     tail.touch()
 
     assert tail.inputs() == []
+
+
+def test_a_training_that_is_faster_than_reading_does_not_keep_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = writer(tmp_path, capacity=1 << 16)
+    end = steps(log, 5)
+    taken = RankAggregate.add
+
+    def add(self: RankAggregate, block: Any) -> None:
+        nonlocal end
+        taken(self, block)
+        assert log.count < 1000, "it is read for ever"
+        end = steps(log, 2, begin_ns=end, first=log.count)  # meanwhile
+
+    monkeypatch.setattr(RankAggregate, "add", add)
+    tail = Tail(tmp_path, Notes())
+    tail.poll()
+
+    assert counts(tail) == [4]

@@ -11,7 +11,7 @@ from traceml_ai.analyze.aggregate import RankAggregate
 from traceml_ai.collect.notes import Notes
 from traceml_ai.diagnose.summarize import RankInput
 from traceml_ai.errors import TraceMLError
-from traceml_ai.spool.reader import LogReader, open_spool
+from traceml_ai.spool.reader import BLOCK_RECORDS, LogReader, open_spool
 
 KEPT_BYTES = 64 << 20
 """Read segments stay for rebuilding the summary, but no more than this: they may lie in memory that
@@ -117,3 +117,5 @@ def _drain(log: _Log, *, final: bool) -> None:
     read = log.reader.read_rest if final else log.reader.read_new
     while len(block := read()):
         log.aggregate.add(block)
+        if not final and len(block) < BLOCK_RECORDS:
+            return  # a loop that is faster than we are would have new ones for ever

@@ -41,7 +41,7 @@ _MAX_FACTS_BYTES = 1 << 20
 _MAX_CAPACITY = 1 << 24
 _MAX_PAIR_NS = 100_000
 _MOST = 1 << 48  # of what is counted: more, and the sums would overflow
-_BLOCK_RECORDS = 65_536
+BLOCK_RECORDS = 65_536
 _EXCLUSIVE = [INDEX[name] for name in EXCLUSIVE_COLUMNS]
 # A call that was timed took time, so the writer need not store that it was seen.
 _SEEN_BY = {
@@ -250,7 +250,7 @@ class LogReader:
     def _read(self, *, final: bool) -> Records:
         blocks: list[Records] = []
         total = 0
-        while total < _BLOCK_RECORDS:
+        while total < BLOCK_RECORDS:
             header = self.header = self._file.header()
             block = self._file.records(self._cursor, _final_count(header, final=final))
             _complete(block, header.first_step + self._cursor, header.own_pair_ns)
