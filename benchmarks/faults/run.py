@@ -188,20 +188,14 @@ class Run:
         words = [str(HERE / "loops" / script[0]), *script[1:]]
         torchrun = ["--nproc-per-node=2", f"--master-port={free_port()}"] if loop == "ddp" else []
         if self.traced:
-            ours = [
-                sys.executable,
-                "-m",
-                "traceml_ai",
-                "run",
-                "--mode",
-                "summary",
-                "--logs-dir",
-                str(self.logs),
-            ]
-            ours += ["--run-name", "one", *torchrun, words[0]]
+            ours = [*self._ours(), *torchrun, words[0]]
             return [([*ours, "--args", *words[1:]] if words[1:] else ours, {})]
         plain = [sys.executable, *(["-m", "torch.distributed.run", *torchrun] if torchrun else [])]
         return [([*plain, *words], {})]
+
+    def _ours(self) -> list[str]:
+        run = ["-m", "traceml_ai", "run", "--mode", "summary", "--logs-dir", str(self.logs)]
+        return [sys.executable, *run, "--run-name", "one"]
 
     def _nodes(self) -> list[tuple[list[str], dict[str, str]]]:
         script = str(HERE / "loops" / "plain.py")
@@ -212,17 +206,7 @@ class Run:
         for node in (0, 1):
             more = {"SLURM_NNODES": "2", "SLURM_NODEID": str(node), "RANK": str(node)}
             more["TRACEML_LINK_SECRET"] = secret
-            ours = [
-                sys.executable,
-                "-m",
-                "traceml_ai",
-                "run",
-                "--mode",
-                "summary",
-                "--logs-dir",
-                str(self.logs),
-            ]
-            ours += ["--run-name", "one", f"--link={ports[node]}", "--", sys.executable, script]
+            ours = [*self._ours(), f"--link={ports[node]}", "--", sys.executable, script]
             commands.append((ours if self.traced else [sys.executable, script], more))
         return commands
 
