@@ -34,15 +34,26 @@ def live_instances(base: type) -> list[Any]:
     return [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 
+def _held(thing: Any, name: str) -> dict[str, Any]:
+    """A module's own dictionary of that name; empty where a half-built or scripted one has none.
+
+    Not by ``vars(thing)``: CPython makes an object's ``__dict__`` when it is first asked for, and from
+    then on finds each attribute more slowly: 50 ns more for every call of every module that was looked at.
+    """
+    try:
+        return object.__getattribute__(thing, name) or {}
+    except AttributeError:
+        return {}
+
+
 def _submodules(thing: Any) -> list[Any]:
-    # ``__dict__`` and not the attribute: a half-built or scripted module may have none.
-    return [m for m in (vars(thing).get("_modules") or {}).values() if m is not None]
+    return [m for m in _held(thing, "_modules").values() if m is not None]
 
 
 def _is_trained(thing: Any, trained: frozenset[int]) -> bool:
-    own = vars(thing).get("_parameters") or {}
     return any(
-        p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None)) for p in own.values()
+        p is not None and (id(p) in trained or (p.requires_grad and p.grad is not None))
+        for p in _held(thing, "_parameters").values()
     )
 
 
