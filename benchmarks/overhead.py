@@ -1,13 +1,9 @@
-"""What measuring adds to a step: processes with and without the probe, block by block in turn.
+"""What measuring adds to a step of a plain loop on the CPU.
 
     python benchmarks/overhead.py [--rounds N] [--json]
 
-A round starts three fresh processes with the same loop: untraced, traced with inferred steps (zero
-code), and traced with steps marked by ``trace_step``. They take turns, a block of steps each, so that
-what else the machine does strikes them alike. A round's figure is the median over its blocks of traced
-minus untraced; printed is the median over rounds with a 95 % interval from a bootstrap over rounds
-and blocks. Fresh processes, because that is what a user has: taking the probe in and out of one
-process empties the interpreter's caches and costs both sides.
+Untraced (twice: the second shows what the figures are worth), traced with inferred steps (zero code),
+and traced with steps marked by ``trace_step``; how they are compared is in ``_lockstep.py``.
 
 Loops: batches of 8 from a ``DataLoader``, one model of 9 and one of 400 modules. Most of the 400 do
 nothing, so that the step stays short: what is asked is whether the number of modules matters, and
@@ -20,26 +16,18 @@ import argparse
 import json
 import os
 import platform
-import random
-import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from time import perf_counter
 
+import _lockstep
 import torch
 
-from traceml_ai import api
-from traceml_ai.probe import session
-
-STEPS = 200
-BLOCKS = 40
-WARM_BLOCKS = 3
+ROUNDS = 20
+BLOCKS = 12
 WIDTH = 32
 WORKING = 9
-KINDS = ("untraced", "inferred", "marked")
+MODULES = (9, 400)
+BUDGET_US = 15
 
 
 class Net(torch.nn.Module):
@@ -56,113 +44,43 @@ class Net(torch.nn.Module):
         return self.layers(x)
 
 
-def make_loop(modules: int, *, marked: bool) -> Callable[[], float]:
-    """A function that runs one block and returns microseconds per step."""
+Window = Callable[[torch.nn.Module], AbstractContextManager[object]]
+
+
+def train(modules: int, turn: _lockstep.Turn, window: Window = nullcontext) -> None:
+    """The loop, one epoch a turn."""
     model = Net(modules)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    data = torch.utils.data.TensorDataset(torch.randn(8 * STEPS, WIDTH), torch.randint(0, 10, (8 * STEPS,)))
+    n = 8 * _lockstep.STEPS
+    data = torch.utils.data.TensorDataset(torch.randn(n, WIDTH), torch.randint(0, 10, (n,)))
     loader = torch.utils.data.DataLoader(data, batch_size=8)
-    window: Callable[[torch.nn.Module], AbstractContextManager[object]] = (
-        api.trace_step if marked else nullcontext
-    )
-
-    def block() -> float:
-        begin = perf_counter()
+    while True:
         for x, y in loader:
             with window(model):
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(model(x), y)
                 loss.backward()
                 optimizer.step()
-        return (perf_counter() - begin) / STEPS * 1e6
-
-    return block
+            turn()
 
 
-def run_here(kind: str, modules: int) -> None:
-    """Run a block for every line on standard input, and print its microseconds per step."""
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as spool:
-        if kind != "untraced":
-            session.attach(torch, spool)
-        block = make_loop(modules, marked=kind == "marked")
-        for _ in range(WARM_BLOCKS):
-            block()
-        for _ in sys.stdin:
-            print(block(), flush=True)
+def loops(modules: int) -> dict[str, _lockstep.Loop]:
+    """What is compared."""
 
+    def untraced(turn: _lockstep.Turn, _folder: str) -> None:
+        train(modules, turn)
 
-class Runner:
-    """A fresh process that runs one kind of loop, a block at a time."""
+    def inferred(turn: _lockstep.Turn, folder: str) -> None:
+        _lockstep.attach(folder)
+        train(modules, turn)
 
-    def __init__(self, kind: str, modules: int) -> None:
-        command = [sys.executable, __file__, "--here", kind, str(modules)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+    def marked(turn: _lockstep.Turn, folder: str) -> None:
+        _lockstep.attach(folder)
+        from traceml_ai import trace_step
 
-    def block(self) -> float:
-        """Microseconds per step of one block."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write("block\n")
-        return float(stdout.readline())
+        train(modules, turn, trace_step)
 
-    def end(self) -> None:
-        """Let the process end, and wait for it."""
-        self._process.communicate()
-
-
-def one_round(modules: int) -> dict[str, list[float]]:
-    """Microseconds per step of every block, in turn, by kind."""
-    runners = {kind: Runner(kind, modules) for kind in KINDS}
-    times: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for runner in runners.values():
-        runner.block()  # all are warm before the first one counts
-    for _ in range(BLOCKS):
-        for kind, runner in runners.items():
-            times[kind].append(runner.block())
-    for runner in runners.values():
-        runner.end()
-    return times
-
-
-def measure(modules: int, rounds: int) -> list[dict[str, object]]:
-    """One row for each way of telling steps; microseconds."""
-    all_rounds = [one_round(modules) for _ in range(rounds)]
-    return [row(modules, kind, all_rounds) for kind in KINDS[1:]]
-
-
-def row(modules: int, kind: str, rounds: list[dict[str, list[float]]]) -> dict[str, object]:
-    """What one kind of steps costs."""
-    differences = [[b - a for a, b in zip(times["untraced"], times[kind], strict=True)] for times in rounds]
-    low, high = bootstrap(differences)
-    return {
-        "modules": modules,
-        "steps": kind,
-        "step_us": statistics.median(t for times in rounds for t in times["untraced"]),
-        "added_us": center(differences),
-        "low_us": low,
-        "high_us": high,
-    }
-
-
-def center(rounds: list[list[float]]) -> float:
-    """Median over rounds of the median over blocks."""
-    return statistics.median(statistics.median(blocks) for blocks in rounds)
-
-
-def bootstrap(rounds: list[list[float]], draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of `center`: rounds are drawn, and blocks within them."""
-    chance = random.Random(0)
-
-    def draw() -> float:
-        drawn = chance.choices(rounds, k=len(rounds))
-        return center([chance.choices(blocks, k=len(blocks)) for blocks in drawn])
-
-    values = sorted(draw() for _ in range(draws))
-    return values[int(0.025 * draws)], values[int(0.975 * draws)]
+    return {"untraced": untraced, "untraced again": untraced, "inferred": inferred, "marked": marked}
 
 
 def machine() -> str:
@@ -177,25 +95,20 @@ def machine() -> str:
 def main() -> None:
     """Print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--here", nargs=2, metavar=("KIND", "MODULES"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.here:
-        run_here(options.here[0], int(options.here[1]))
-        return
-    rows = [one for modules in (9, 400) for one in measure(modules, options.rounds)]
+    torch.set_num_threads(1)
+    found = {modules: _lockstep.measure(loops(modules), options.rounds, BLOCKS) for modules in MODULES}
     if options.json:
+        rows = [{"modules": modules, **row._asdict()} for modules, rows in found.items() for row in rows]
         print(json.dumps({"machine": machine(), "rows": rows}))
         return
     print(machine())
-    print(f"{'modules':>8} {'steps':>9} {'step us':>9} {'added us':>9}   95 % interval")
-    for one in rows:
-        print(
-            "{modules:8d} {steps:>9} {step_us:9.1f} {added_us:9.1f}   [{low_us:.1f}, {high_us:.1f}]".format(
-                **one
-            )
-        )
+    print(f"{_lockstep.HEAD}   (budget {BUDGET_US})")
+    for modules, rows in found.items():
+        for row in rows:
+            print(_lockstep.line(f"{modules} modules, {row.base:.0f} us untraced: {row.kind}", row))
 
 
 if __name__ == "__main__":

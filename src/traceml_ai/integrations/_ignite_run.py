@@ -14,7 +14,9 @@ from typing import Any
 from traceml_ai.probe.columns import BETWEEN, HANDLERS, OPTIMIZER, RESIDUAL, UPDATES
 from traceml_ai.probe.facts import describe_loader
 from traceml_ai.probe.framework import Window
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session
+from traceml_ai.probe.state import StepState
 
 # A script that registers ever new functions must not make our books grow.
 _MAX_NAMES = 64
@@ -23,6 +25,18 @@ _OTHERS = "others"
 _SETTLED_STEPS = 2
 
 Told = dict[int, Callable[[], None]]
+
+
+class _Handlers:
+    """What the handlers of an event found, and since when the next of them runs."""
+
+    __slots__ = ("cur", "since", "updates", "window")
+
+    def __init__(self, st: StepState) -> None:
+        self.cur = st.cur
+        self.window = st.window
+        self.updates = st.acc[UPDATES]
+        self.since = st.acc[RESIDUAL] if st.window else st.mark
 
 
 class TimedHandlers(list[Any]):
@@ -217,49 +231,61 @@ class EngineRun:
         """The handlers of an event, each called by Ignite before the next is asked for.
 
         Whichever phase goes on, they are none of it, and what they read of the engine says nothing.
+        An error of ours ends the timing, never the handlers.
         """
-        st = self.st
         stage, self.stage = self.stage, 0
         handlers.busy = True
-        before = st.cur
-        st.advance()
-        yield from self._inside(entries) if st.window else self._between(entries)
+        before = call_safely(self.st, "handlers", self._begin_handlers)
+        for entry in entries:
+            yield entry
+            if before is not None:
+                try:
+                    self._end_handler(before, entry[0])
+                except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                    self.st.fail("handlers", error)
         handlers.busy = False
         self.stage = stage
-        if st.ident != -1:
-            st.advance()
-            st.cur = before
+        if before is not None:
+            call_safely(self.st, "handlers", self._end_handlers, before)
 
-    def _inside(self, entries: Iterator[Any]) -> Iterator[Any]:
-        """Inside the step they are residual; what they update is not the trainer's update."""
+    def _begin_handlers(self) -> _Handlers | None:
+        """Inside the step they are residual, between steps they are named as such."""
         st = self.st
-        acc = st.acc
-        updates = acc[UPDATES]
-        st.cur = RESIDUAL
-        spent = acc[RESIDUAL]
-        for entry in entries:
-            name = self.part_of(entry[0])
-            yield entry
-            st.advance()
-            self.add_part(name, acc[RESIDUAL] - spent)
-            spent = acc[RESIDUAL]
-        acc[UPDATES] = updates
+        if st.ident == -1:
+            return None
+        st.advance()
+        before = _Handlers(st)
+        if st.window:
+            st.cur = RESIDUAL
+        else:
+            st.cur = HANDLERS if st.step else BETWEEN  # before the first step it is start-up
+            st.rare = st.in_optimizer = True  # what they train is not the trainer's
+        return before
 
-    def _between(self, entries: Iterator[Any]) -> Iterator[Any]:
-        """Between steps they are named as such, and what they train is not the trainer's."""
+    def _end_handler(self, before: _Handlers, handler: Any) -> None:
+        """A handler has returned."""
         st = self.st
-        counted = st.step > 0  # else it is start-up
-        begin = st.mark
-        st.cur = HANDLERS if counted else BETWEEN
-        st.rare = st.in_optimizer = True
-        for entry in entries:
-            name = self.name_of(entry[0])
-            yield entry
-            now = st.clock()
-            if counted:
-                _add(self.costs, name, now - begin)
-            begin = now
-        st.in_optimizer = False
+        if st.ident == -1:
+            return
+        now = st.advance()
+        since = before.since
+        before.since = st.acc[RESIDUAL] if before.window else now
+        if before.window:
+            self.add_part(self.part_of(handler), before.since - since)
+        elif st.step:
+            _add(self.costs, self.name_of(handler), now - since)
+
+    def _end_handlers(self, before: _Handlers) -> None:
+        """All have."""
+        st = self.st
+        if st.ident == -1:
+            return
+        st.advance()
+        if before.window:
+            st.acc[UPDATES] = before.updates  # what they update is not the trainer's update
+        else:
+            st.in_optimizer = False
+        st.cur = before.cur
 
     def part_of(self, handler: Any) -> str:
         """What a handler inside the step is called."""

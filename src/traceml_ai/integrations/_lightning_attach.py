@@ -11,6 +11,7 @@ from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.patches import Patches
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session, Which
 
 _STRATEGIES = ("SingleDeviceStrategy", "DDPStrategy")
@@ -76,7 +77,12 @@ def _adapter_for(trainer: Any) -> Adapter | None:
 def attach(trainer: Any) -> None:
     """Measure what ``trainer`` is about to fit, or say once why not."""
     adapter = _adapter_for(trainer)
-    if adapter is None or adapter.fit_of(trainer) is not None or adapter.session.st.ident == -1:
+    if adapter is not None and adapter.session.st.ident != -1:
+        call_safely(adapter.session.st, "lightning", _attach, adapter, trainer)
+
+
+def _attach(adapter: Adapter, trainer: Any) -> None:
+    if adapter.fit_of(trainer) is not None:
         return
     session = adapter.session
     manual = [cb for cb in trainer.callbacks if isinstance(cb, _callback_class())]
@@ -108,17 +114,17 @@ def release(callback: Any, trainer: Any) -> None:
     for adapter in _adapters.values():
         fit = adapter.fit
         if fit is not None and fit.callback is callback:
-            _let_go(adapter, trainer)
+            call_safely(adapter.session.st, "lightning", _let_go, adapter, trainer)
 
 
 def _let_go(adapter: Adapter, trainer: Any) -> None:
     fit, adapter.fit = adapter.fit, None
     if fit is None:
         return
-    fit.ends()
     fit.callback.report_to(None)
     if fit.added and trainer is not None:
         trainer.callbacks = [cb for cb in trainer.callbacks if cb is not fit.callback]
+    fit.ends()
 
 
 def _refusal(session: Session, trainer: Any, *, by_hand: bool) -> str | None:

@@ -77,14 +77,14 @@ def _safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:
     return call_safely(adapter.session.st, "lightning", call, *args)
 
 
-def _attaching(adapter: Adapter, inner: Wrapped) -> Wrapped:
+def _attaching(_adapter: Adapter, inner: Wrapped) -> Wrapped:
     """Lightning has combined the callbacks of trainer and module: ours may join them."""
 
     @functools.wraps(inner)
     def _attach_model_callbacks(self: Any) -> Any:
         out = inner(self)
         if self.trainer.state.fn == _FIT:
-            _safely(adapter, attaching.attach, self.trainer)
+            attaching.attach(self.trainer)
         return out
 
     return _attach_model_callbacks
@@ -98,7 +98,7 @@ def _fitting(adapter: Adapter, inner: Wrapped) -> Wrapped:
         fit = adapter.fit_of(self.trainer)
         if fit is None:
             return inner(self)
-        if not fit.runs() or fit.window.is_training():
+        if not _safely(adapter, fit.may_begin):
             return _aside(adapter, inner, self, evaluates=False)
         _safely(adapter, fit.begins)
         try:
@@ -180,9 +180,9 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
             else:
                 fit.window.end_fetch(self.fetched == 1)
             return batch
-        if self._combined_loader is not fit.loader and not fit.is_training_fetcher(self):
-            return inner(self)
         window = fit.window
+        if self._combined_loader is not fit.loader and not _safely(adapter, fit.is_training_fetcher, self):
+            return inner(self)
         window.begin_fetch()
         try:
             batch = inner(self)

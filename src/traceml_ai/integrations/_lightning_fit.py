@@ -69,15 +69,17 @@ class Fit:
 
     # -- the loop -----------------------------------------------------------------------------
 
-    def runs(self) -> bool:
+    def may_begin(self) -> bool:
         """Whether the trainer's loop runs for training (tuners take our callback out for theirs)."""
-        return any(callback is self.callback for callback in self.trainer.callbacks)
+        reports = any(callback is self.callback for callback in self.trainer.callbacks)
+        return reports and not self.window.is_training()
 
     def begins(self) -> None:
         """The loop begins."""
         trainer = self.trainer
         module = trainer.lightning_module
         self.automatic = trainer.fit_loop.epoch_loop.automatic_optimization
+        self.opens()  # what is read at every batch is missing here, if anywhere
         self.by_hand = not module.automatic_optimization
         self._global_step = trainer.global_step
         self.redirected = self.strategy.model is not module
@@ -123,7 +125,9 @@ class Fit:
     def is_training_fetcher(self, fetcher: Any) -> bool:
         """Whether a data fetcher gives this fit's training batches."""
         self.loader = self.trainer.fit_loop._combined_loader  # noqa: SLF001
-        return self.loader is not None and fetcher._combined_loader is self.loader  # noqa: SLF001
+        # What is asked of a fetcher at every batch is missing here, if anywhere.
+        known = fetcher._combined_loader is self.loader and fetcher.fetched >= 0  # noqa: SLF001
+        return self.loader is not None and known
 
     def opens(self) -> bool:
         """Whether a batch that is there now will be trained on."""
@@ -145,6 +149,11 @@ class Fit:
             self.window.drop()
         self._measure_modules()
         self.window.begin_handlers()
+
+    def epoch_ends(self) -> None:
+        """The callbacks after an epoch begin."""
+        if self.window.is_training():
+            self.window.begin_handlers()
 
     def batch_starts(self) -> None:
         """A batch is there; its window may be open already."""

@@ -117,8 +117,11 @@ class TraceMLCallback:
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """The callbacks after an epoch begin."""
         fit = self.fit
-        if fit is not None and fit.window.is_training():
-            fit.window.begin_handlers()
+        if fit is not None:
+            try:
+                fit.epoch_ends()
+            except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                fit.window.fail("lightning", error)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch that did not go through ``batch_to_device`` opens its window here."""

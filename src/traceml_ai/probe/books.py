@@ -358,9 +358,13 @@ class Books(Plain):
         self.mark = now
 
     def fail(self, probe: str, error: BaseException) -> None:
-        """An error of ours: stop measuring, for good, and leave the training alone."""
+        """An error of ours: stop measuring, for good, and leave the training alone.
+
+        What fails while that is cleared away is not told: the first one is what went wrong.
+        """
+        was_on = self.ident != -1
         self.turn_off()
-        if self.on_fail is not None:
+        if was_on and self.on_fail is not None:
             with contextlib.suppress(Exception):  # telling is not worth harming
                 self.on_fail(probe, error)
 

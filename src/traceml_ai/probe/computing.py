@@ -278,16 +278,18 @@ class Computing(Fetching):
 
     def count_update(self, optimizer: Any, changed: bool) -> None:
         """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""
-        if self.stage >= IDLE:
-            self.settle_safely()
-        if changed and self.window and not self.by_hand:
-            self.in_optimizer = False
-            self.took_effect = True
-            self.acc[UPDATES] += 1
-        else:
-            self._count_unclear(optimizer, changed)
+        try:
+            if self.stage >= IDLE:
+                self.settle()
+            if changed and self.window and not self.by_hand:
+                self.in_optimizer = False
+                self.took_effect = True
+                self.acc[UPDATES] += 1
+            elif self.ident != -1:
+                self._count_unclear(optimizer, changed)
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            self.fail("optimizer", error)
 
-    @safely
     def _count_unclear(self, optimizer: Any, changed: bool) -> None:
         """`count_update` where there is more to it."""
         if not changed:

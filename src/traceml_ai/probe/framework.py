@@ -86,8 +86,12 @@ class Window(Phases):
     def is_open(self) -> bool:
         """Whether a batch is being trained; brings the books up to date."""
         st = self.st
-        if st.stage >= IDLE:
-            st.settle()
+        try:
+            if st.stage >= IDLE:
+                st.settle()
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            st.fail("framework", error)
+            return False
         return st.window
 
     # -- the trainer --------------------------------------------------------------------------

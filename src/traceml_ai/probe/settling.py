@@ -31,7 +31,6 @@ from traceml_ai.probe.columns import (
     SPLIT_AFTER_STEPS,
     UPDATES,
 )
-from traceml_ai.probe.safety import safely
 from traceml_ai.probe.telling import settle_call, settle_told
 from traceml_ai.schema.step import RAW
 
@@ -69,12 +68,6 @@ class Settling(Books):
         self.fresh_batches += 1
         if stage != FETCHED:
             self._settle_window(stage)
-
-    @safely
-    def settle_safely(self) -> None:
-        """`settle`, if there is anything to, whose errors turn measurement off."""
-        if self.stage >= IDLE:
-            self.settle()
 
     def _note(self, column: int, stamp: str) -> None:
         """Book the time up to a noted stamp."""

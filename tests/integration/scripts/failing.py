@@ -1,13 +1,11 @@
-"""Makes each part of TraceML fail in turn, in forked processes, while a model is trained."""
+"""Makes each part of TraceML fail in turn while plain and marked steps are trained."""
 
-import atexit
 import contextlib
-import functools
 import gc
 import importlib
-import json
 import os
 import sys
+from pathlib import Path
 
 import models
 import torch
@@ -16,11 +14,11 @@ import traceml_ai as traceml
 from traceml_ai.probe import session as sessions
 from traceml_ai.spool.writer import StepLogWriter
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+import spoiled
+
 torch.set_num_threads(1)
-
-
-def boom(*_args, **_kwargs):
-    raise RuntimeError("injected")
 
 
 def training():
@@ -55,78 +53,6 @@ def training():
     return out
 
 
-def spoil(owner, name):
-    """Make a method fail: what a guard guards, where it is guarded; else the method itself."""
-    method = vars(owner)[name]
-    guarded = getattr(method, "__wrapped__", None)
-    if guarded is None:
-        setattr(owner, name, boom)
-        return
-    for cell in method.__closure__:
-        if cell.cell_contents is guarded:
-            cell.cell_contents = boom
-
-
-GUARDS = {"fail", "turn_off", "warn", "finish", "enter_safely", "leave_safely"}
-
-
-def places():
-    """Name and owner of everything that runs in the training process."""
-    found = {}
-    for owner in (type(sessions.current.st), sessions.Session, StepLogWriter, sessions.Facts):
-        for kind in owner.__mro__[:-1]:
-            for name, value in vars(kind).items():
-                if callable(value) and not name.startswith("__") and name not in GUARDS:
-                    found[f"{owner.__name__}.{name}"] = (kind, name)
-    return found
-
-
-def child(folder, name, before):
-    with open(f"{folder}/{name}.stderr", "w") as file:
-        os.dup2(file.fileno(), 2)
-    before()
-    try:
-        out = training()
-    except BaseException as error:
-        out = repr(error)
-    atexit._run_exitfuncs()
-    sys.stderr.flush()
-    with open(f"{folder}/{name}.out", "w") as file:
-        json.dump(out, file)
-    warnings = sessions.current.facts.values["warnings"]
-    with open(f"{folder}/{name}.warnings", "w") as file:
-        json.dump(warnings, file)
-    os._exit(0)
-
-
-def main():
-    folder = os.path.dirname(sys.argv[1])
-    importlib.import_module("torch._dynamo")
-    gc.collect()
-    gc.freeze()  # a hundred children need not look through torch's own objects
-    spoils = {"nothing": lambda: None}
-    for name, (owner, attribute) in places().items():
-        spoils[name] = functools.partial(spoil, owner, attribute)
-    for name, before in spoils.items():
-        sys.stdout.flush()
-        pid = os.fork()
-        if not pid:
-            child(folder, name, before)
-        os.waitpid(pid, 0)
-    found = {}
-    for name in spoils:
-        found[name] = {}
-        for part in ("out", "warnings"):
-            try:
-                with open(f"{folder}/{name}.{part}") as file:
-                    found[name][part] = json.load(file)
-            except FileNotFoundError:
-                found[name][part] = None
-        with open(f"{folder}/{name}.stderr") as file:
-            found[name]["stderr"] = file.read()
-    with open(sys.argv[1], "w") as file:
-        json.dump(found, file)
-
-
 if __name__ == "__main__":
-    main()
+    importlib.import_module("torch._dynamo")
+    spoiled.main(training, (type(sessions.current.st), sessions.Session, StepLogWriter, sessions.Facts))
