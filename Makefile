@@ -62,7 +62,7 @@ evidence: $(READY)
 	@# The tables of docs/evidence. A figure that is off is in its table, and does not keep the next from being made.
 	-$(BIN)/python benchmarks/faults --write
 	-$(BIN)/python benchmarks/truth.py --write
-	rm -f .evidence/verdicts.jsonl
+	rm -f docs/evidence/results/verdicts.jsonl
 	-$(BIN)/python benchmarks/verdicts.py --times 5 --write
 	-$(BIN)/python benchmarks/estimates.py --write
 	-$(BIN)/python benchmarks/cost.py --write
@@ -78,4 +78,4 @@ format: $(READY)
 	$(BIN)/python -m ruff check --fix .
 
 clean:
-	rm -rf $(DEMO) .evidence site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(DEMO) site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,6 +9,8 @@ import platform
 from pathlib import Path
 
 PAGES = Path(__file__).parent.parent / "docs" / "evidence"
+RESULTS = PAGES / "results"
+"""What the tables are made of, so that a measurement can be stopped and gone on with."""
 
 
 def machine(*packages: str) -> str:

@@ -24,15 +24,15 @@ from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 STEPS = 200
-WARM_BLOCKS = 4
+WARM_BLOCKS, WARM_STEPS = 4, 40
 
 
 class Turn:
     """A loop's turns. It calls this after every step."""
 
-    def __init__(self, go: int, tell: int) -> None:
-        self._go, self._tell = go, tell
-        self._left = STEPS
+    def __init__(self, go: int, tell: int, steps: int) -> None:
+        self._go, self._tell, self._steps = go, tell, steps
+        self._left = steps
         self._wait()
 
     def __call__(self, *_args: Any) -> None:
@@ -40,8 +40,8 @@ class Turn:
         self._left -= 1
         if not self._left:
             spent = perf_counter() - self._begin, thread_time() - self._begin_cpu
-            os.write(self._tell, struct.pack("dd", *(s / STEPS * 1e6 for s in spent)))
-            self._left = STEPS
+            os.write(self._tell, struct.pack("dd", *(s / self._steps * 1e6 for s in spent)))
+            self._left = self._steps
             self._wait()
 
     def _wait(self) -> None:
@@ -64,13 +64,13 @@ class Spent(NamedTuple):
 class _Runner:
     """A process that runs one loop."""
 
-    def __init__(self, loop: Loop, folder: str) -> None:
+    def __init__(self, loop: Loop, folder: str, steps: int) -> None:
         heard, self._go = os.pipe()
         self._told, tell = os.pipe()
         self._pid = os.fork()
         if not self._pid:
             try:
-                loop(Turn(heard, tell), folder)
+                loop(Turn(heard, tell, steps), folder)
             finally:
                 os._exit(1)
         os.close(heard)
@@ -94,7 +94,7 @@ Blocks = dict[str, list[Spent]]
 """By kind, in the order of the blocks."""
 
 
-def one_round(loops: dict[str, Loop], blocks: int, chance: random.Random) -> Blocks:
+def one_round(loops: dict[str, Loop], blocks: int, steps: int, chance: random.Random) -> Blocks:
     """New processes, and their blocks in turn."""
     kinds = list(loops)
     shared = Path("/dev/shm")
@@ -103,8 +103,8 @@ def one_round(loops: dict[str, Loop], blocks: int, chance: random.Random) -> Blo
         for kind in chance.sample(kinds, len(kinds)):
             own = Path(folder) / kind.replace(" ", "_")
             own.mkdir()
-            runners[kind] = _Runner(loops[kind], str(own))
-        for _ in range(WARM_BLOCKS):
+            runners[kind] = _Runner(loops[kind], str(own), steps)
+        for _ in range(max(WARM_BLOCKS, -(-WARM_STEPS // steps))):
             for runner in runners.values():
                 runner.block()
         found: Blocks = {kind: [] for kind in kinds}
@@ -127,11 +127,18 @@ class Row(NamedTuple):
     added_cpu: float
 
 
-def measure(loops: dict[str, Loop], rounds: int, blocks: int) -> list[Row]:
-    """A row for every kind but the first, which is the base."""
+def measure(loops: dict[str, Loop], rounds: int, blocks: int, steps: int = STEPS) -> list[Row]:
+    """A row for every kind but the first, which is the base.
+
+    Args:
+        loops: What is compared.
+        rounds: How often with new processes.
+        blocks: Turns of each process that count.
+        steps: Of a turn.
+    """
     chance = random.Random(0)
     base, *others = loops
-    found = [one_round(loops, blocks, chance) for _ in range(rounds)]
+    found = [one_round(loops, blocks, steps, chance) for _ in range(rounds)]
     return [_row(kind, base, found, chance) for kind in others]
 
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import _evidence
 
-RESULTS = Path(__file__).parent.parent / ".evidence" / "estimates.json"
+RESULTS = _evidence.RESULTS / "estimates.json"
 MOST_MEDIAN_ERROR_PCT = 10.0
 
 

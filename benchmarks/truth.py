@@ -313,7 +313,7 @@ def monai_trainer(loop: Loop, hand: Hand, torch: Any, loader: Any) -> None:
     trainer.run()
 
 
-RESULTS = Path(__file__).parent.parent / ".evidence" / "truth.json"
+RESULTS = _evidence.RESULTS / "truth.json"
 
 KINDS: dict[str, Callable[[Loop, Hand, Any], None]] = {
     "plain": accuracy.plain,

@@ -37,7 +37,7 @@ import cases as jobs  # noqa: E402
 
 from labelled import test_labelled as labels  # noqa: E402
 
-RESULTS = ROOT / ".evidence" / "verdicts.jsonl"
+RESULTS = _evidence.RESULTS / "verdicts.jsonl"
 LEAST_RIGHT_PCT = 98.0
 NOBODY = "no late rank"
 FOLDERS = {

@@ -1,8 +1,7 @@
-"""What the loops of the cost table share: the model, its ballast, and how a step is timed."""
+"""What the loops of the cost table share: the model and its ballast, and a clock where no turns are taken."""
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 from time import perf_counter
@@ -46,17 +45,16 @@ class Steps:
 
     def tell(self) -> None:
         """Print the median step in microseconds; the first fifth of them is left out."""
-        if os.environ.get("RANK", "0") == "0":
-            first = int(len(self.at) * WARM)
-            spans = [b - a for a, b in zip(self.at[first:], self.at[first + 1 :], strict=False)]
-            print("US", statistics.median(spans) * 1e6, flush=True)
+        first = int(len(self.at) * WARM)
+        spans = [b - a for a, b in zip(self.at[first:], self.at[first + 1 :], strict=False)]
+        print("US", statistics.median(spans) * 1e6, flush=True)
 
 
-def asked() -> tuple[int, int, str]:
-    """The command line: steps, ballast, and which profiler to use."""
+def asked() -> tuple[int, int]:
+    """The command line: steps and ballast."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "none"
+    return int(sys.argv[1]), int(sys.argv[2])
 
 
 def data(steps: int) -> torch.utils.data.TensorDataset:

@@ -8,7 +8,7 @@ import torch
 import traceml_ai as traceml
 
 traceml.init(mode="auto")
-steps, ballast, _profiler = kit.asked()
+steps, ballast = kit.asked()
 model = kit.Net(ballast)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 times = kit.Steps()

@@ -258,6 +258,11 @@ def test_the_training_process_grows_by_less_than_5_mb(programs: dict[str, Pair])
     grown = [int(after) - int(before) for before, after in sizes]
 
     assert grown[1] - grown[0] < 5 * 1024
+    traced = programs["memory"][1]
+    assert traced is not None
+    assert traced.summary is not None
+    # What it took to begin: our modules, and the step log in memory.
+    assert 1 << 20 < traced.summary["overhead"]["memory_bytes"] < 8 << 20
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])

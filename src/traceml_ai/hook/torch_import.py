@@ -7,6 +7,7 @@ complete; then finder and replacement are gone.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -59,11 +60,23 @@ class _Finder:
 def attach(torch: ModuleType, root: str) -> None:
     """Attach the probe to this process; never raises."""
     try:
-        session = _import_session(root)
-        if session.attach_from_environment(torch) is not None:
+        before = _resident_bytes()
+        attached = _import_session(root).attach_from_environment(torch)
+        if attached is not None:
             import_module("traceml_ai.hook.frameworks").watch()
+            if before:
+                attached.facts.values["host_memory_own_bytes"] = max(0, _resident_bytes() - before)
     except Exception as error:  # noqa: BLE001 - the program comes first
         _say(f"can't measure this process ({type(error).__name__}: {error})")
+
+
+def _resident_bytes() -> int:
+    """Resident memory of this process; 0 where the kernel does not tell it in this way."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _import_session(root: str) -> Any:

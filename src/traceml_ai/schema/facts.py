@@ -66,4 +66,4 @@ class ProcessFacts(TypedDict, total=False):
     handlers_ns: dict[str, int]  # what each handler between steps took, of the whole run
     own_pair_ns: int  # calibrated cost of one timed call
     trace_stopped_at_step: int | None  # --trace-max-steps reached
-    host_memory_own_bytes: int
+    host_memory_own_bytes: int  # resident memory that attaching added, and the mapped step log

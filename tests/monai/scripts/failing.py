@@ -30,7 +30,9 @@ def training():
             On(Events.ITERATION_COMPLETED(every=16), lambda _engine: gc.collect(0)),
             ValidationHandler(interval=1, validator=evaluator),
         ]
-        made = Trained(loader(batches, shuffle=True), handlers=handlers, loss_function=nn.MSELoss(), **options)
+        made = Trained(
+            loader(batches, shuffle=True), handlers=handlers, loss_function=nn.MSELoss(), **options
+        )
         out.append(made.run().result())
         out.append(repr(evaluator.state.output)[:200])
     out.append(torch.rand(1).item().hex())

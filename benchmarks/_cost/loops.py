@@ -1,0 +1,163 @@
+"""The loops whose steps the cost table compares, by kind: without a tool first, and once more."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import _lockstep
+import torch
+import torch.distributed as dist
+from ignite.engine import Engine, Events
+from monai.engines import SupervisedTrainer
+
+import lightning
+from _cost import kit
+
+NONE, AGAIN, OURS = "no tool", "no tool, once more", "TraceML"
+Loops = dict[str, _lockstep.Loop]
+_EPOCH = 2_000  # steps
+_RANKS = 2
+
+warnings.simplefilter("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+def _traced(loop: _lockstep.Loop) -> _lockstep.Loop:
+    def traced(turn: _lockstep.Turn, folder: str) -> None:
+        _lockstep.attach(folder)
+        loop(turn, folder)
+
+    return traced
+
+
+def _all(loop: _lockstep.Loop, **others: _lockstep.Loop) -> Loops:
+    return {NONE: loop, AGAIN: loop, OURS: _traced(loop), **others}
+
+
+def _train(model: torch.nn.Module, turn: Callable[[], None]) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    loader = torch.utils.data.DataLoader(kit.data(_EPOCH), batch_size=8)
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            turn()
+
+
+def plain(ballast: int) -> Loops:
+    """A loop written by hand."""
+
+    def alone(turn: _lockstep.Turn, _folder: str) -> None:
+        _train(kit.Net(ballast), turn)
+
+    def profiled(turn: _lockstep.Turn, folder: str) -> None:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            alone(turn, folder)
+
+    return _all(alone, **{"torch.profiler": profiled})
+
+
+class _Module(lightning.LightningModule):
+    def __init__(self, ballast: int) -> None:
+        super().__init__()
+        self.net = kit.Net(ballast)
+
+    def training_step(self, batch: Any, _index: int) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=1e-4)
+
+
+class _Turns(lightning.Callback):
+    def __init__(self, turn: _lockstep.Turn) -> None:
+        self.on_train_batch_end = turn  # type: ignore[method-assign]
+
+
+def with_lightning(ballast: int) -> Loops:
+    """A Lightning trainer."""
+
+    def alone(turn: _lockstep.Turn, _folder: str, profiler: str | None = None) -> None:
+        off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+        trainer = lightning.Trainer(
+            accelerator="cpu",
+            devices=1,
+            max_epochs=-1,
+            callbacks=[_Turns(turn)],
+            profiler=profiler,
+            **dict.fromkeys(off, False),
+        )
+        trainer.fit(_Module(ballast), torch.utils.data.DataLoader(kit.data(_EPOCH), batch_size=8))
+
+    def profiled(turn: _lockstep.Turn, folder: str) -> None:
+        alone(turn, folder, "simple")
+
+    return _all(alone, **{"Lightning's simple profiler": profiled})
+
+
+class _Handler:
+    def __init__(self, turn: _lockstep.Turn) -> None:
+        self._turn = turn
+
+    def attach(self, engine: Engine) -> None:
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self)
+
+    def __call__(self, _engine: Engine) -> None:
+        self._turn()
+
+
+def with_monai(ballast: int) -> Loops:
+    """A MONAI trainer."""
+
+    def alone(turn: _lockstep.Turn, _folder: str) -> None:
+        net = kit.Net(ballast)
+        batch = {"image": torch.randn(8, kit.WIDTH), "label": torch.randint(0, 10, (8,))}
+        SupervisedTrainer(
+            device=torch.device("cpu"),
+            max_epochs=1_000,
+            train_data_loader=[batch] * _EPOCH,
+            network=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=1e-4),
+            loss_function=torch.nn.CrossEntropyLoss(),
+            train_handlers=[_Handler(turn)],
+            decollate=False,
+        ).run()
+
+    return _all(alone)
+
+
+def ddp(ballast: int) -> Loops:
+    """Two ranks that average their gradients; the first has the turns, and the other waits for it."""
+
+    def one_of_two(turn: _lockstep.Turn, folder: str, *, measured: bool) -> None:
+        rank = 0 if os.fork() else 1
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(_RANKS))
+        if measured:
+            _lockstep.attach(folder)
+        # The other rank ends when this one has: its next average fails.
+        store = dist.FileStore(str(Path(folder) / "store"), _RANKS)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=_RANKS)
+        model = torch.nn.parallel.DistributedDataParallel(kit.Net(ballast))
+        _train(model, turn if rank == 0 else lambda: None)
+
+    def alone(turn: _lockstep.Turn, folder: str) -> None:
+        one_of_two(turn, folder, measured=False)
+
+    def traced(turn: _lockstep.Turn, folder: str) -> None:
+        one_of_two(turn, folder, measured=True)
+
+    return {NONE: alone, AGAIN: alone, OURS: traced}
+
+
+ALL: dict[str, Callable[[int], Loops]] = {
+    "plain": plain,
+    "Lightning": with_lightning,
+    "MONAI": with_monai,
+    "DDP": ddp,
+}
