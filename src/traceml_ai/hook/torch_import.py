@@ -73,7 +73,7 @@ def attach(torch: ModuleType, root: str) -> None:
 def _resident_bytes() -> int:
     """Resident memory of this process; 0 where the kernel does not tell it in this way."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open("/proc/self/statm", "rb") as file:  # as text it would take the import of a codec
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
