@@ -3,8 +3,8 @@
 Each kind of loop runs in a process of its own, a block of steps at a time. While one runs the others
 wait, so that a busy minute strikes all of them. The processes are forked from one that has imported
 what they all need, and nothing of ours: two fresh interpreters hash strings and lay out their memory
-differently, and that alone makes ten microseconds of a step either way. One kind should be the base once more: how far it
-is from the base says what the figures are worth.
+differently, and that alone makes ten microseconds of a step either way. One kind should be the base
+once more: how far it is from the base says what the figures are worth.
 
 The figure of a round is the median over its blocks of a kind's time minus the base's in the same block;
 a round has new processes. A kind's figure is the median over rounds, with a 95 % interval from a bootstrap
