@@ -24,6 +24,7 @@ from traceml_ai.integrations import _lightning_calls as calls
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.columns import T_READY
+from traceml_ai.probe.safety import call_safely
 
 __all__ = ["TraceMLCallback", "adapt", "init"]
 
@@ -109,19 +110,13 @@ class TraceMLCallback:
         """The module may have got new children."""
         fit = self.fit
         if fit is not None:
-            try:
-                fit.epoch_starts()
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                fit.window.fail("lightning", error)
+            call_safely(fit.window.st, "lightning", fit.epoch_starts)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """The callbacks after an epoch begin."""
         fit = self.fit
         if fit is not None:
-            try:
-                fit.epoch_ends()
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                fit.window.fail("lightning", error)
+            call_safely(fit.window.st, "lightning", fit.epoch_ends)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch that did not go through ``batch_to_device`` opens its window here."""
