@@ -17,6 +17,7 @@ import argparse
 import logging
 import warnings
 
+import _lightning_turns
 import _lockstep
 import torch
 
@@ -47,22 +48,10 @@ class Tiny(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-class Turns(lightning.Callback):
-    """Counts the steps."""
-
-    def __init__(self, turn: _lockstep.Turn) -> None:
-        self.on_train_batch_end = turn  # type: ignore[method-assign]
-
-
 def train(turn: _lockstep.Turn, others: int) -> None:
-    """Train until the process is ended, with so many callbacks that do nothing."""
-    callbacks = [Turns(turn), *(lightning.Callback() for _ in range(others))]
-    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    trainer = lightning.Trainer(
-        accelerator="cpu", devices=1, max_epochs=-1, callbacks=callbacks, **dict.fromkeys(off, False)
-    )
+    """Two samples a step, with so many callbacks that do nothing."""
     data = torch.utils.data.TensorDataset(torch.randn(200_000, 8))
-    trainer.fit(Tiny(), torch.utils.data.DataLoader(data, batch_size=2))
+    _lightning_turns.train(turn, Tiny(), torch.utils.data.DataLoader(data, batch_size=2), others=others)
 
 
 def with_callback(turn: _lockstep.Turn, _folder: str) -> None:
@@ -75,17 +64,11 @@ def alone(turn: _lockstep.Turn, _folder: str) -> None:
     train(turn, 0)
 
 
-def traced(turn: _lockstep.Turn, folder: str) -> None:
-    """Zero code."""
-    _lockstep.attach(folder)
-    train(turn, 0)
-
-
 LOOPS: dict[str, _lockstep.Loop] = {
     "a callback that does nothing": with_callback,
     "the same again": with_callback,
     "no callback": alone,
-    "traced": traced,
+    "traced": _lockstep.traced(alone),
 }
 
 

@@ -16,44 +16,19 @@ import argparse
 import warnings
 
 import _lockstep
+import _monai_turns
 import torch
-from ignite.engine import Engine, Events
-from monai.engines import SupervisedTrainer
 
 ROUNDS = 20
 BLOCKS = 12
 BUDGET_US = 20
 
 
-class Turns:
-    """A handler that counts the steps."""
-
-    def __init__(self, turn: _lockstep.Turn) -> None:
-        self._turn = turn
-
-    def attach(self, engine: Engine) -> None:
-        """Called by the trainer."""
-        engine.add_event_handler(Events.ITERATION_COMPLETED, self)
-
-    def __call__(self, _engine: Engine) -> None:
-        """A step ended."""
-        self._turn()
-
-
 def train(turn: _lockstep.Turn, *, decollate: bool) -> None:
-    """Train until the process is ended."""
-    net = torch.nn.Linear(8, 8)
+    """A small net, two samples a step."""
     batch = {"image": torch.randn(2, 8), "label": torch.randn(2, 8)}
-    SupervisedTrainer(
-        device=torch.device("cpu"),
-        max_epochs=1,
-        train_data_loader=[batch] * 1_000_000,
-        network=net,
-        optimizer=torch.optim.SGD(net.parameters(), lr=1e-3),
-        loss_function=torch.nn.MSELoss(),
-        train_handlers=[Turns(turn)],
-        decollate=decollate,
-    ).run()
+    loss = torch.nn.MSELoss()
+    _monai_turns.train(turn, torch.nn.Linear(8, 8), batch, loss_function=loss, decollate=decollate)
 
 
 def loops(*, decollate: bool) -> dict[str, _lockstep.Loop]:
@@ -62,11 +37,7 @@ def loops(*, decollate: bool) -> dict[str, _lockstep.Loop]:
     def untraced(turn: _lockstep.Turn, _folder: str) -> None:
         train(turn, decollate=decollate)
 
-    def traced(turn: _lockstep.Turn, folder: str) -> None:
-        _lockstep.attach(folder)
-        train(turn, decollate=decollate)
-
-    return {"untraced": untraced, "untraced again": untraced, "traced": traced}
+    return {"untraced": untraced, "untraced again": untraced, "traced": _lockstep.traced(untraced)}
 
 
 def main() -> None:

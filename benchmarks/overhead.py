@@ -70,17 +70,18 @@ def loops(modules: int) -> dict[str, _lockstep.Loop]:
     def untraced(turn: _lockstep.Turn, _folder: str) -> None:
         train(modules, turn)
 
-    def inferred(turn: _lockstep.Turn, folder: str) -> None:
-        _lockstep.attach(folder)
-        train(modules, turn)
-
     def marked(turn: _lockstep.Turn, folder: str) -> None:
         _lockstep.attach(folder)
         from traceml_ai import trace_step
 
         train(modules, turn, trace_step)
 
-    return {"untraced": untraced, "untraced again": untraced, "inferred": inferred, "marked": marked}
+    return {
+        "untraced": untraced,
+        "untraced again": untraced,
+        "inferred": _lockstep.traced(untraced),
+        "marked": marked,
+    }
 
 
 def machine() -> str:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import _lightning_turns
 import _lockstep
+import _monai_turns
 import torch
 import torch.distributed as dist
-from ignite.engine import Engine, Events
-from monai.engines import SupervisedTrainer
 
 import lightning
 from _cost import kit
@@ -27,16 +27,8 @@ warnings.simplefilter("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 
-def _traced(loop: _lockstep.Loop) -> _lockstep.Loop:
-    def traced(turn: _lockstep.Turn, folder: str) -> None:
-        _lockstep.attach(folder)
-        loop(turn, folder)
-
-    return traced
-
-
 def _all(loop: _lockstep.Loop, **others: _lockstep.Loop) -> Loops:
-    return {NONE: loop, AGAIN: loop, OURS: _traced(loop), **others}
+    return {NONE: loop, AGAIN: loop, OURS: _lockstep.traced(loop), **others}
 
 
 def _train(model: torch.nn.Module, turn: Callable[[], None]) -> None:
@@ -75,25 +67,12 @@ class _Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-4)
 
 
-class _Turns(lightning.Callback):
-    def __init__(self, turn: _lockstep.Turn) -> None:
-        self.on_train_batch_end = turn  # type: ignore[method-assign]
-
-
 def with_lightning(ballast: int) -> Loops:
     """A Lightning trainer."""
 
     def alone(turn: _lockstep.Turn, _folder: str, profiler: str | None = None) -> None:
-        off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-        trainer = lightning.Trainer(
-            accelerator="cpu",
-            devices=1,
-            max_epochs=-1,
-            callbacks=[_Turns(turn)],
-            profiler=profiler,
-            **dict.fromkeys(off, False),
-        )
-        trainer.fit(_Module(ballast), torch.utils.data.DataLoader(kit.data(_EPOCH), batch_size=8))
+        loader = torch.utils.data.DataLoader(kit.data(_EPOCH), batch_size=8)
+        _lightning_turns.train(turn, _Module(ballast), loader, profiler=profiler)
 
     def profiled(turn: _lockstep.Turn, folder: str) -> None:
         alone(turn, folder, "simple")
@@ -101,33 +80,13 @@ def with_lightning(ballast: int) -> Loops:
     return _all(alone, **{"Lightning's simple profiler": profiled})
 
 
-class _Handler:
-    def __init__(self, turn: _lockstep.Turn) -> None:
-        self._turn = turn
-
-    def attach(self, engine: Engine) -> None:
-        engine.add_event_handler(Events.ITERATION_COMPLETED, self)
-
-    def __call__(self, _engine: Engine) -> None:
-        self._turn()
-
-
 def with_monai(ballast: int) -> Loops:
     """A MONAI trainer."""
 
     def alone(turn: _lockstep.Turn, _folder: str) -> None:
-        net = kit.Net(ballast)
         batch = {"image": torch.randn(8, kit.WIDTH), "label": torch.randint(0, 10, (8,))}
-        SupervisedTrainer(
-            device=torch.device("cpu"),
-            max_epochs=1_000,
-            train_data_loader=[batch] * _EPOCH,
-            network=net,
-            optimizer=torch.optim.SGD(net.parameters(), lr=1e-4),
-            loss_function=torch.nn.CrossEntropyLoss(),
-            train_handlers=[_Handler(turn)],
-            decollate=False,
-        ).run()
+        loss = torch.nn.CrossEntropyLoss()
+        _monai_turns.train(turn, kit.Net(ballast), batch, loss_function=loss, decollate=False)
 
     return _all(alone)
 
