@@ -18,7 +18,7 @@ import random
 import statistics
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
@@ -62,13 +62,23 @@ class Spent(NamedTuple):
 
 
 class _Runner:
-    """A process that runs one loop."""
+    """A process that runs one loop, and ends when this one does.
 
-    def __init__(self, loop: Loop, folder: str, steps: int) -> None:
+    Args:
+        loop: What it runs.
+        folder: For what the loop writes.
+        steps: Of a turn.
+        earlier: The runners that were made before.
+    """
+
+    def __init__(self, loop: Loop, folder: str, steps: int, earlier: Iterable[_Runner]) -> None:
         heard, self._go = os.pipe()
         self._told, tell = os.pipe()
         self._pid = os.fork()
         if not self._pid:
+            # Held open by a child, these would keep the others waiting for a parent that is gone.
+            for runner in (*earlier, self):
+                runner.let_go()
             try:
                 loop(Turn(heard, tell, steps), folder)
             finally:
@@ -84,10 +94,12 @@ class _Runner:
         return Spent(*struct.unpack("dd", told))
 
     def end(self) -> None:
-        os.write(self._go, b"e")
+        self.let_go()  # nothing more to read: it ends
+        os.waitpid(self._pid, 0)
+
+    def let_go(self) -> None:
         os.close(self._go)
         os.close(self._told)
-        os.waitpid(self._pid, 0)
 
 
 Blocks = dict[str, list[Spent]]
@@ -103,7 +115,7 @@ def one_round(loops: dict[str, Loop], blocks: int, steps: int, chance: random.Ra
         for kind in chance.sample(kinds, len(kinds)):
             own = Path(folder) / kind.replace(" ", "_")
             own.mkdir()
-            runners[kind] = _Runner(loops[kind], str(own), steps)
+            runners[kind] = _Runner(loops[kind], str(own), steps, runners.values())
         for _ in range(max(WARM_BLOCKS, -(-WARM_STEPS // steps))):
             for runner in runners.values():
                 runner.block()
