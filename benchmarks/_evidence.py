@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.metadata
+import json
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 PAGES = Path(__file__).parent.parent / "docs" / "evidence"
 RESULTS = PAGES / "results"
@@ -41,6 +43,22 @@ def write(page: str, name: str, text: str) -> Path:
         raise ValueError(f"{path} has no marks {begin} and {end}")
     path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")
     return path
+
+
+def kept(name: str) -> Any:
+    """Return what earlier calls have kept under this name; an empty dictionary where nothing is."""
+    path = _results(name)
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def keep(name: str, results: Any) -> None:
+    """Keep results, as JSON has them, in place of what was kept under this name."""
+    RESULTS.mkdir(exist_ok=True)
+    _results(name).write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+def _results(name: str) -> Path:
+    return RESULTS / f"{name}.json"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -18,7 +18,6 @@ import sys
 sys.path.append(sys.path.pop(0))
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -32,7 +31,6 @@ import torch
 from _cost import loops
 
 SCRIPTS = Path(__file__).parent / "_cost"
-KEPT = _evidence.RESULTS / "cost.json"
 SIZES_MS = (0.5, 1.0, 10.0, 100.0)
 BASE_MS = {"plain": 0.3, "Lightning": 0.8, "MONAI": 0.5, "DDP": 0.6}  # without ballast, about
 BLOCKS, BLOCK_MS, MOST_STEPS = 10, 150, 200
@@ -120,13 +118,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/cost.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    goes_on = KEPT.exists() and (options.missing or options.only)
-    kept: dict[str, Rows] = json.loads(KEPT.read_text()) if goes_on else {}
+    kept: dict[str, Rows] = _evidence.kept("cost") if options.missing or options.only else {}
 
     def keep(key: str, rows: Rows) -> None:
         kept[key] = rows
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        _evidence.keep("cost", kept)
         print("\n".join("  ".join(line) for line in rows), flush=True)
 
     for loop in options.only or loops.ALL:

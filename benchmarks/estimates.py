@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 import _evidence
 
-RESULTS = _evidence.RESULTS / "estimates.json"
 MOST_MEDIAN_ERROR_PCT = 10.0
 
 
@@ -286,10 +285,9 @@ def predictions(
 
 def keep(found: dict[str, Row]) -> dict[str, Row]:
     """Add to the results of earlier calls; return all."""
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept = _evidence.kept("estimates")
     kept |= {name: list(row) for name, row in found.items()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(kept))
+    _evidence.keep("estimates", kept)
     return {name: Row(*kept[name]) for name in CASES if name in kept}
 
 

@@ -313,8 +313,6 @@ def monai_trainer(loop: Loop, hand: Hand, torch: Any, loader: Any) -> None:
     trainer.run()
 
 
-RESULTS = _evidence.RESULTS / "truth.json"
-
 KINDS: dict[str, Callable[[Loop, Hand, Any], None]] = {
     "plain": accuracy.plain,
     "validation": accuracy.plain,
@@ -377,10 +375,9 @@ def all_right(loop: Loop, rows: list[Row], wall: Wall) -> bool:
 
 def keep(found: dict[str, tuple[list[Row], Wall]]) -> dict[str, tuple[list[Row], Wall]]:
     """Add to the results of earlier calls, so that the loops can be measured in pieces; return all."""
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}  # lists: what JSON makes of tuples
+    kept = _evidence.kept("truth")  # lists: what JSON makes of tuples
     kept |= {name: [[list(row) for row in rows], list(wall)] for name, (rows, wall) in found.items()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(kept))
+    _evidence.keep("truth", kept)
     return {name: ([Row(*r) for r in kept[name][0]], Wall(*kept[name][1])) for name in LOOPS if name in kept}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
 import torch
@@ -31,6 +33,29 @@ class Net(torch.nn.Module):
                 weight @ weight
         y: torch.Tensor = self.layers(x)
         return y
+
+
+Window = Callable[[torch.nn.Module], AbstractContextManager[object]]
+
+
+def train(
+    model: torch.nn.Module,
+    steps: int,
+    ended: Callable[[], None],
+    *,
+    epochs: int = 1,
+    window: Window = nullcontext,
+) -> None:
+    """Train epochs of so many steps, each step inside ``window``; ``ended`` is called after it."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    loader = torch.utils.data.DataLoader(data(steps), batch_size=8)
+    for _ in range(epochs):
+        for x, y in loader:
+            with window(model):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            ended()
 
 
 class Steps:

@@ -20,7 +20,7 @@ from _cost import kit
 
 NONE, AGAIN, OURS = "no tool", "no tool, once more", "TraceML"
 Loops = dict[str, _lockstep.Loop]
-_EPOCH = 2_000  # steps
+_EPOCH, _EPOCHS = 2_000, 1_000  # steps; more than any process runs
 _RANKS = 2
 
 warnings.simplefilter("ignore")
@@ -31,22 +31,11 @@ def _all(loop: _lockstep.Loop, **others: _lockstep.Loop) -> Loops:
     return {NONE: loop, AGAIN: loop, OURS: _lockstep.traced(loop), **others}
 
 
-def _train(model: torch.nn.Module, turn: Callable[[], None]) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    loader = torch.utils.data.DataLoader(kit.data(_EPOCH), batch_size=8)
-    while True:
-        for x, y in loader:
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-            turn()
-
-
 def plain(ballast: int) -> Loops:
     """A loop written by hand."""
 
     def alone(turn: _lockstep.Turn, _folder: str) -> None:
-        _train(kit.Net(ballast), turn)
+        kit.train(kit.Net(ballast), _EPOCH, turn, epochs=_EPOCHS)
 
     def profiled(turn: _lockstep.Turn, folder: str) -> None:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
@@ -103,7 +92,7 @@ def ddp(ballast: int) -> Loops:
         store = dist.FileStore(str(Path(folder) / "store"), _RANKS)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=_RANKS)
         model = torch.nn.parallel.DistributedDataParallel(kit.Net(ballast))
-        _train(model, turn if rank == 0 else lambda: None)
+        kit.train(model, _EPOCH, turn if rank == 0 else lambda: None, epochs=_EPOCHS)
 
     def alone(turn: _lockstep.Turn, folder: str) -> None:
         one_of_two(turn, folder, measured=False)

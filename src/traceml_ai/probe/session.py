@@ -34,7 +34,7 @@ from traceml_ai.probe.plain import Plain
 from traceml_ai.probe.state import StepState
 from traceml_ai.probe.surroundings import calibrate, ranks, sample_counter
 from traceml_ai.schema import env
-from traceml_ai.schema.step import RECORD_BYTES, USER_SLOTS
+from traceml_ai.schema.step import USER_SLOTS
 from traceml_ai.spool import layout
 from traceml_ai.spool.writer import Identity, StepLogWriter
 
@@ -318,7 +318,7 @@ class Session:
         self.writer.put(layout.OWN_PAIR_NS, self.pair_ns)
         values = self.facts.values
         if "host_memory_own_bytes" in values:
-            values["host_memory_own_bytes"] += layout.HEADER_BYTES + layout.RECORDS_PER_SEGMENT * RECORD_BYTES
+            values["host_memory_own_bytes"] += self.writer.mapped_bytes
         values["rank"] = None if who.rank < 0 else who.rank
         values["local_rank"] = None if who.local_rank < 0 else who.local_rank
         values["world_size"] = None if who.world_size < 0 else who.world_size

@@ -188,6 +188,11 @@ class StepLogWriter:
         """Records in all segments."""
         return self._segment.first + self._in_segment
 
+    @property
+    def mapped_bytes(self) -> int:
+        """What the current segment takes in memory."""
+        return len(self._segment.map)
+
     def append(self, values: Sequence[int]) -> None:
         """Add one record; columns beyond the values given are zero."""
         n = self._in_segment
