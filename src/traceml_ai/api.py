@@ -249,7 +249,7 @@ class trace_step:  # noqa: N801 - used like a function
         session = sessions.current
         if session is not None:
             st = session.st
-            if st.stage == FETCHED and id(self._model) in st.targets:
+            if st.stage == FETCHED and (self._model is None or st.plain_model() is self._model):
                 # The fast path of a plain step; like the others it does not ask which thread this is.
                 st.raw[_OPEN] = st.clock()
                 st.stage = OPENED
@@ -270,7 +270,7 @@ class trace_step:  # noqa: N801 - used like a function
         self._st = None
         try:
             if st.stage == UPDATED and kind is None:
-                st.close_plain(st.clock())
+                st.close_noted(st.raw, st.clock(), IDLE)
             elif st.ident != -1:
                 st.end_marked(failed=kind is not None)
         except Exception as ours:  # noqa: BLE001 - ours must not become the user's

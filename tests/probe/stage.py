@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from traceml_ai.probe import patches, updating
 from traceml_ai.probe.columns import GENERAL, RAW_BIT, SPLIT_AFTER_STEPS, TOLD_BIT
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, FLAGS_COLUMN, INDEX, N_COLUMNS, decode_raw
+from traceml_ai.spool.layout import COUNT_AT, FIRST_AT
 
 THREAD = 7
 
@@ -17,17 +19,35 @@ THREAD = 7
 class ListLog:
     """A step log in memory."""
 
+    CAPACITY = 200
+
     def __init__(self) -> None:
-        self.records: list[list[int]] = []
+        self._ints = [0] * (FIRST_AT + self.CAPACITY * N_COLUMNS)
+
+    @property
+    def records(self) -> list[list[int]]:
+        return [self._record(n) for n in range(self._ints[COUNT_AT])]
+
+    def _record(self, n: int) -> list[int]:
+        return self._ints[FIRST_AT + n * N_COLUMNS :][:N_COLUMNS]
 
     def append(self, values: Sequence[int]) -> None:
-        self.records.append([*values, *[0] * (N_COLUMNS - len(values))])
+        self._ints[COUNT_AT] += 1
+        self.amend([*values, *[0] * (N_COLUMNS - len(values))])
 
     def amend(self, values: list[int]) -> None:
-        self.records[-1] = list(values)
+        at = FIRST_AT + (self._ints[COUNT_AT] - 1) * N_COLUMNS
+        self._ints[at : at + N_COLUMNS] = values
+
+    def patch(self, index: int, columns: dict[int, int]) -> None:
+        for column, value in columns.items():
+            self._ints[FIRST_AT + index * N_COLUMNS + column] = value
 
     def newest(self) -> list[int]:
-        return list(self.records[-1])
+        return self._record(self._ints[COUNT_AT] - 1)
+
+    def place(self) -> tuple[list[int], int, int]:
+        return self._ints, self._ints[COUNT_AT], self.CAPACITY
 
 
 class GeneralState(StepState):
@@ -89,7 +109,7 @@ class Stage:
         self._inner_next: Callable[[], Any] = lambda: None
         self._next = patches.timed_next(self.st, lambda _it: self._inner_next(), self._ident)
         self._iter = patches.timed_iter(self.st, lambda loader: loader.iterator(), self._ident)
-        self._backward = patches.timed_backward(self.st, lambda body: body(), self._ident, lambda: False)
+        self._backward = patches.timed_backward(self.st, _backward, self._ident, lambda: False)
         self._step = updating.timed_step(self.st, _step, self._ident, lambda: False)
         self._scaler = updating.timed_scaler_step(
             self.st, lambda _self, optimizer, body: body(optimizer), self._ident
@@ -105,7 +125,7 @@ class Stage:
 
     def measure(self, model: Model) -> None:
         """Make ``model`` a measured one."""
-        self.st.targets[id(model)] = model
+        self.st.targets[id(model)] = weakref.ref(model)
 
     def wait(self, us: int) -> Callable[[], None]:
         """A body that takes ``us``."""
@@ -226,6 +246,17 @@ class Iteration:
     def __init__(self, stage: Stage, _loader: object, us: int) -> None:
         self.token = Token()
         stage._iter(Loader(stage, us, self.token))
+
+
+def _backward(
+    tensors: Callable[[], None],
+    grad_tensors: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    tensors()
 
 
 def _step(optimizer: Optimizer, body: Callable[[], None]) -> None:

@@ -33,7 +33,7 @@ COMM, ARRIVAL, SPLIT = INDEX["comm_ns"], INDEX["arrival_ns"], INDEX["comm_split"
 
 
 class PatchLog(ListLog):
-    """A step log in memory whose records can be filled in."""
+    """A step log in memory that fills up."""
 
     def __init__(self, room: int = 1 << 30) -> None:
         super().__init__()
@@ -46,10 +46,6 @@ class PatchLog(ListLog):
     def append(self, values: Sequence[int]) -> None:
         if self.count < self.room:
             super().append(values)
-
-    def patch(self, index: int, columns: dict[int, int]) -> None:
-        for column, value in columns.items():
-            self.records[index][column] = value
 
 
 def standing() -> tuple[Stage, Standing]:

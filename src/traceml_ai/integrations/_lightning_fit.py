@@ -5,10 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from traceml_ai.probe.columns import OWNED, T_UPDATED
+from traceml_ai.probe.columns import OWNED, T_HANDLERS, T_UPDATED
 from traceml_ai.probe.facts import describe_loader
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.session import Session
+from traceml_ai.schema.step import TOLD
+
+GLOBAL_STEP = TOLD["global_step"]
 
 _NO_FORWARD = (
     "in training_step() neither the LightningModule nor one of its direct children was called in some steps "
@@ -171,7 +174,8 @@ class Fit:
                 step = self.automatic.optim_progress.optimizer_steps
                 if step != self._global_step:
                     self._global_step = step
-                    st.close_told(st.clock(), step)
+                    st.told[GLOBAL_STEP] = step + 1  # stored plus one
+                    st.close_noted(st.told, st.clock(), T_HANDLERS)
                     return
             if not window.is_open() or st.framework != OWNED:
                 return

@@ -67,6 +67,9 @@ class Log(Protocol):
     def newest(self) -> list[int]:
         """The newest record."""
 
+    def place(self) -> tuple[Any, int, int]:
+        """The memory of integers that records lie in, how many do, and how many may; none: not to be had."""
+
 
 class Iteration:
     """One pass over one loader: its role, and how many batches it gave."""
@@ -207,6 +210,12 @@ class Books(Plain):
         """After a step was closed in the books: whether the next one may be plain."""
         raise NotImplementedError
 
+    def make_room(self) -> None:
+        """Find out which records can be written in place."""
+        if self.log is not None:
+            self.ints, self.records, capacity = self.log.place()
+            self.room = min(capacity, self.records + self.next_chore - self.step - 1)
+
     def advance(self) -> int:
         """Book the time since the last boundary; returns now."""
         if self.stage >= IDLE:
@@ -283,6 +292,7 @@ class Books(Plain):
         self.fetched = False
         # A loop that fetches one batch ahead has the next one already.
         self.fresh_batches = min(1, self.fresh_batches)
+        self.room = 0  # not known any more
         if self.step >= self.next_chore:
             self.next_chore = self.chore(self.step)
         self.mark = end = self.clock()

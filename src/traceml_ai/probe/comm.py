@@ -171,6 +171,10 @@ class CommLog:
         record[COMM] = record[ARRIVAL] = record[SPLIT] = 0
         return record
 
+    def place(self) -> tuple[None, int, int]:
+        """No record is written past us."""
+        return None, 0, 0
+
     def _store(self) -> None:
         total, arrival, by_place = self._last
         if total:

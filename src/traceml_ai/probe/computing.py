@@ -264,8 +264,7 @@ class Computing(Fetching):
             self.device.end()
         self.cur = before
         effect = self.took_effect
-        self.plain_optimizer = id(optimizer)
-        self.plain_parameter = self.versioned.get(self.plain_optimizer, gone)
+        self.follow(id(optimizer))
         if effect:
             acc[UPDATES] += 1
         elif not (scaled or self.in_closure):
@@ -275,6 +274,13 @@ class Computing(Fetching):
         self.backwards = 0
         if not self.marked:
             self.close_by_update(now, id(optimizer))
+
+    def follow(self, optimizer: int) -> None:
+        """Know an optimizer, and whether it stepped, without looking it up: it may step again."""
+        self.plain_optimizer = optimizer
+        self.plain_parameter = self.versioned.get(optimizer, gone)
+        parameter = self.plain_parameter()
+        self.plain_version = -1 if parameter is None else parameter._version  # noqa: SLF001
 
     def count_update(self, optimizer: Any, changed: bool) -> None:
         """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""

@@ -17,6 +17,7 @@ another thread, no step is plain any more (`Plain.resting`).
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -173,7 +174,7 @@ def timed_call(
         call = inner or module.__call__
         if is_compiling():
             return call(self, *args, **kwargs)
-        if st.stage == OPENED and id(self) in st.targets and st.grad_enabled():
+        if st.stage == OPENED and st.plain_model() is self and st.grad_enabled():
             st.stage = IN_FORWARD
             raw[FORWARD_BEGIN] = clock()
             try:
@@ -191,13 +192,14 @@ def timed_call(
         elif get_ident() != st.ident:
             st.note_foreign(self)
             return call(self, *args, **kwargs)
-        elif id(self) not in st.targets:
+        elif (model := st.targets.get(id(self))) is None:
             st.note_unmeasured(self)
             return call(self, *args, **kwargs)
         elif st.framework == PASS_CALL:
             st.framework = OWNED
             return call(self, *args, **kwargs)
         else:
+            st.plain_model = model
             try:
                 before = st.enter_forward(self.training)
             except Exception as error:  # noqa: BLE001
@@ -224,50 +226,93 @@ def timed_backward(
     is_compiling: Callable[[], bool],
 ) -> Wrapped:
     """Time ``torch.autograd.backward`` or ``torch.autograd.grad``, the outermost call only."""
-    raw, clock = st.raw, st.clock
 
     @functools.wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return inner(*args, **kwargs)
-        if st.stage == FORWARDED:
-            st.stage = IN_BACKWARD
-            raw[BACKWARD_BEGIN] = clock()
-            try:
-                out = inner(*args, **kwargs)
-            except BaseException:
-                st.raised(RESIDUAL)
-                raise
-            if st.stage == IN_BACKWARD:
-                raw[BACKWARD_END] = clock()
-                st.stage = BACKWARDED
-                return out
-            before, was_forward = RESIDUAL, False
-        elif (
+        if (
             st.in_backward
             or st.stage == IN_BACKWARD
             or (get_ident() != st.ident and not st.adopt_or_count(get_ident()))
         ):
             return inner(*args, **kwargs)
-        else:
-            was_forward = st.no_forward
-            try:
-                before = st.enter_backward()
-            except Exception as error:  # noqa: BLE001
-                st.fail("backward", error)
-                return inner(*args, **kwargs)
-            try:
-                out = inner(*args, **kwargs)
-            except BaseException:
-                st.raised(before)
-                raise
+        was_forward = st.no_forward
+        try:
+            before = st.enter_backward()
+        except Exception as error:  # noqa: BLE001
+            st.fail("backward", error)
+            return inner(*args, **kwargs)
+        try:
+            out = inner(*args, **kwargs)
+        except BaseException:
+            st.raised(before)
+            raise
         try:
             st.leave_backward(before, was_forward=was_forward, wrt=_wrt(inner, args, kwargs))
         except Exception as error:  # noqa: BLE001
             st.fail("backward", error)
         return out
 
+    return _plain_backward(st, inner, backward, is_compiling) if _is_backward(inner) else backward
+
+
+def _plain_backward(
+    st: StepState, inner: Wrapped, general: Wrapped, is_compiling: Callable[[], bool]
+) -> Wrapped:
+    """The fast path before ``general``, for ``torch.autograd.backward`` as `_is_backward` knows it.
+
+    With its parameters by name: packing and unpacking them would cost as much as the rest.
+    """
+    raw, clock = st.raw, st.clock
+
+    @functools.wraps(inner)
+    def backward(
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: Any = None,
+        create_graph: Any = False,
+        grad_variables: Any = None,
+        inputs: Any = None,
+    ) -> Any:
+        if is_compiling():
+            return inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+        if st.stage != FORWARDED:
+            return general(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+        st.stage = IN_BACKWARD
+        raw[BACKWARD_BEGIN] = clock()
+        try:
+            out = inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+        except BaseException:
+            st.raised(RESIDUAL)
+            raise
+        if st.stage == IN_BACKWARD:
+            raw[BACKWARD_END] = clock()
+            st.stage = BACKWARDED
+            return out
+        try:
+            st.leave_backward(RESIDUAL, was_forward=False)
+        except Exception as error:  # noqa: BLE001
+            st.fail("backward", error)
+        return out
+
     return backward
+
+
+_BACKWARD = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
+_BACKWARD_DEFAULTS = (None, None, False, None, None)
+
+
+def _is_backward(function: Any) -> bool:
+    """Whether a function takes just the parameters that `_plain_backward` hands on, with these defaults."""
+    code = getattr(function, "__code__", None)
+    return (
+        code is not None
+        and code.co_varnames[: code.co_argcount] == _BACKWARD
+        and not code.co_kwonlyargcount
+        and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        and function.__defaults__ == _BACKWARD_DEFAULTS
+    )
 
 
 def _wrt(inner: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:

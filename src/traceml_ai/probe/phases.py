@@ -64,12 +64,11 @@ class Phases:
         For adapters whose trainers fetch, transfer, call, differentiate and update once a step.
         """
         st = self.st
-        parameter = st.versioned.get(self._optimizer)
-        if not self.was_plain or parameter is None or st.device is not None:
+        if not self.was_plain or self._optimizer not in st.versioned or st.device is not None:
             return
         if st.framework != OWNED or st.by_hand or st.resting != IDLE or st.step < SPLIT_AFTER_STEPS:
             return
-        st.plain_optimizer, st.plain_parameter = self._optimizer, parameter
+        st.follow(self._optimizer)
         told = st.told
         told[TOLD["own"]] = st.acc[OWN]
         told[TOLD["begin"]] = st.mark

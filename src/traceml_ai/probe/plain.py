@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from traceml_ai.probe.columns import (
-    CLOSING,
-    GENERAL,
-    IDLE,
-    T_HANDLERS,
-)
-from traceml_ai.schema.step import RAW_COLUMNS, TOLD_COLUMNS
+from traceml_ai.probe.columns import CLOSING, GENERAL, IDLE
+from traceml_ai.schema.step import N_COLUMNS, RAW, RAW_COLUMNS, TOLD_COLUMNS
+from traceml_ai.spool.layout import COUNT_AT, FIRST_AT
+
+CLOSE, OWN, BEGIN = RAW["close"], RAW["own"], RAW["begin"]  # where `Plain.told` has them too
 
 
 def _no_log(_values: Sequence[int]) -> None:
@@ -44,12 +42,17 @@ class Plain:
         "chore",
         "clock",
         "ident",
+        "ints",
         "marked",
         "next_chore",
+        "plain_model",
         "plain_optimizer",
         "plain_parameter",
+        "plain_version",
         "raw",
+        "records",
         "resting",
+        "room",
         "stage",
         "step",
         "targets",
@@ -70,43 +73,57 @@ class Plain:
         self.chore: Callable[[int], int] = lambda _step: 1 << 62
         self.next_chore = 1
         self.train_iterator = 0  # id of the loader iterator in use, when its role is training
-        self.targets: dict[int, object] = {}  # measured models by id
-        # The optimizer that stepped last (its id), and the parameter whose version counter shows that.
+        self.targets: dict[int, Callable[[], Any]] = {}  # measured models by id, referred to weakly
+        # What was called last: the model, and the optimizer (its id) with the parameter whose version
+        # counter shows that it stepped, and where that was after the step.
+        self.plain_model: Callable[[], Any] = gone
         self.plain_optimizer = 0
         self.plain_parameter: Callable[[], Any] = gone
+        self.plain_version = -1
+        # The log's memory. Its records below `room` are written in place; with the next one more is due.
+        self.ints: Any = None
+        self.records = self.room = 0
         self.told = [0] * len(TOLD_COLUMNS)
         self.telling: Any = None  # the `Window` whose plain steps are noted in `told`
 
-    def close_plain(self, now: int) -> None:
-        """Write a plain step from its time stamps."""
+    def close_noted(self, noted: list[int], now: int, then: int) -> None:
+        """Write a plain step from its time stamps.
+
+        Args:
+            noted: They: `raw` or `told`.
+            now: When it ended.
+            then: The stage that follows.
+        """
         self.stage = CLOSING
-        raw = self.raw
-        raw[0] = now
-        self.append(raw)
-        self.step = step = self.step + 1
-        if step >= self.next_chore:
-            self.next_chore = self.chore(step)
-        raw[9] = end = self.clock()
-        raw[8] = end - now
-        self.stage = IDLE
+        noted[CLOSE] = now
+        n = self.records
+        if n < self.room:
+            ints = self.ints
+            at = FIRST_AT + n * N_COLUMNS
+            for value in noted:
+                ints[at] = value
+                at += 1
+            self.records = ints[COUNT_AT] = n + 1
+            self.step += 1
+        else:
+            self._append_noted(noted)
+        noted[BEGIN] = end = self.clock()
+        noted[OWN] = end - now
+        self.stage = then
         if self.resting != IDLE:
             self.leave_plain()
 
-    def close_told(self, now: int, global_step: int) -> None:
-        """Write a trainer's plain step from its time stamps."""
-        self.stage = CLOSING
-        told = self.told
-        told[0] = now
-        told[17] = global_step + 1
-        self.append(told)
+    def _append_noted(self, noted: list[int]) -> None:
+        """Add the record as any other, and do what is due; then there may be room again."""
+        self.append(noted)
         self.step = step = self.step + 1
         if step >= self.next_chore:
             self.next_chore = self.chore(step)
-        told[9] = end = self.clock()
-        told[8] = end - now
-        self.stage = T_HANDLERS
-        if self.resting != IDLE:
-            self.leave_plain()
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Find out which records can be written in place."""
+        raise NotImplementedError
 
     def leave_plain(self) -> None:
         """Something on another thread (or an error of ours) ends the plain steps."""

@@ -40,7 +40,6 @@ def timed_step(
         if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
             parameter = st.plain_parameter()
             if parameter is not None:
-                version = parameter._version  # noqa: SLF001
                 st.stage = IN_OPTIMIZER
                 raw[OPTIMIZER_BEGIN] = clock()
                 try:
@@ -49,17 +48,19 @@ def timed_step(
                     st.raised(RESIDUAL)
                     raise
                 now = clock()
-                if st.stage == IN_OPTIMIZER and parameter._version != version:  # noqa: SLF001
+                version = parameter._version  # noqa: SLF001 - it was `plain_version` after the last step
+                if st.stage == IN_OPTIMIZER and version != st.plain_version:
+                    st.plain_version = version
                     raw[OPTIMIZER_END] = now
                     if st.marked:
                         st.stage = UPDATED
                         return out
                     try:
-                        st.close_plain(now)
+                        st.close_noted(raw, now, IDLE)
                     except Exception as error:  # noqa: BLE001
                         st.fail("optimizer", error)
                     return out
-                st.leave_odd_optimizer(self, parameter._version != version)  # noqa: SLF001
+                st.leave_odd_optimizer(self, version != st.plain_version)
                 return out
         if get_ident() != st.ident:
             if st.ident != -1:
@@ -69,16 +70,17 @@ def timed_step(
             # A trainer's plain step: its closure, if it has one, runs inside.
             parameter = st.plain_parameter()
             if parameter is not None:
-                version = parameter._version  # noqa: SLF001
                 st.in_optimizer = True
                 try:
                     out = inner(self, *args, **kwargs)
                 finally:
                     st.in_optimizer = False
-                if st.stage == T_OPTIMIZER and parameter._version != version:  # noqa: SLF001
+                version = parameter._version  # noqa: SLF001
+                changed, st.plain_version = version != st.plain_version, version
+                if st.stage == T_OPTIMIZER and changed:
                     st.stage = T_UPDATED
                 else:
-                    st.count_update(self, parameter._version != version)  # noqa: SLF001
+                    st.count_update(self, changed)
                 return out
         if st.framework and not st.in_optimizer:
             parameter = st.versioned.get(id(self), gone)()

@@ -43,6 +43,11 @@ CLOSED = 136  # 1: no more records will come in this segment
 NEXT_SEGMENT = 144  # 1: the writer went on in the next segment
 OWN_PAIR_NS = 152  # calibrated cost of one timed call; the reader takes it out of the residual
 
+# The same in integers, for whoever writes through a map of them.
+INT_BYTES = 8
+COUNT_AT = COUNT // INT_BYTES
+FIRST_AT = HEADER_BYTES // INT_BYTES  # the first record
+
 
 def segment_name(pid: int, segment: int) -> str:
     """File name of one step-log segment."""

@@ -21,10 +21,6 @@ from typing import NamedTuple
 from traceml_ai.schema.step import COLUMNS, N_COLUMNS, RECORD_BYTES
 from traceml_ai.spool import layout
 
-_INT_BYTES = 8
-_HEADER = layout.HEADER_BYTES // _INT_BYTES  # where the first record begins, in integers
-_COUNT = layout.COUNT // _INT_BYTES
-
 # A page fault in a virtual machine costs as much as a step's whole bookkeeping: take them at once.
 _POPULATE: dict[str, int] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE} if hasattr(mmap, "MAP_POPULATE") else {}
@@ -131,7 +127,7 @@ class _Segment:
         self.map[0 : len(layout.MAGIC)] = layout.MAGIC
 
     def put(self, offset: int, value: int) -> None:
-        self.ints[offset // _INT_BYTES] = value
+        self.ints[offset // layout.INT_BYTES] = value
 
 
 class StepLogWriter:
@@ -154,7 +150,6 @@ class StepLogWriter:
         "_earlier",
         "_folder",
         "_full",
-        "_in_segment",
         "_ints",
         "_number",
         "_segment",
@@ -178,7 +173,6 @@ class StepLogWriter:
         self._segment = _Segment(folder, who, 0, 0, capacity, self._settled_start)
         self._earlier: _Segment | None = None
         self._number = 0
-        self._in_segment = 0
         self.dropped = 0
         self._full = False
         self._ints = self._segment.ints
@@ -187,6 +181,11 @@ class StepLogWriter:
     def count(self) -> int:
         """Records in all segments."""
         return self._segment.first + self._in_segment
+
+    @property
+    def _in_segment(self) -> int:
+        # Kept in the map alone: the step path adds records in place, see `place`.
+        return int(self._ints[layout.COUNT_AT])
 
     @property
     def mapped_bytes(self) -> int:
@@ -203,11 +202,19 @@ class StepLogWriter:
                 return
             n = 0
         ints = self._ints
-        at = _HEADER + n * N_COLUMNS
+        at = layout.FIRST_AT + n * N_COLUMNS
         for value in values:
             ints[at] = value
             at += 1
-        self._in_segment = ints[_COUNT] = n + 1
+        ints[layout.COUNT_AT] = n + 1
+
+    def place(self) -> tuple[memoryview, int, int]:
+        """Where a record may be written in place, as `append` does it.
+
+        Returns:
+            The segment's integers, how many records it holds, and how many it can hold.
+        """
+        return self._ints, self._in_segment, self._capacity
 
     def amend(self, values: Sequence[int]) -> None:
         """Replace the newest record (a step turned out to go on); all columns must be given."""
@@ -223,7 +230,7 @@ class StepLogWriter:
         return self._ints[at : at + N_COLUMNS].tolist()
 
     def _newest_at(self) -> int:
-        return _HEADER + (self._in_segment - 1) * N_COLUMNS
+        return layout.FIRST_AT + (self._in_segment - 1) * N_COLUMNS
 
     def patch(self, index: int, columns: dict[int, int]) -> None:
         """Fill in columns of the record with running number ``index`` (0 is the first ever)."""
@@ -232,7 +239,7 @@ class StepLogWriter:
             if self._earlier is None or index < self._earlier.first:
                 return
             segment = self._earlier
-        base = _HEADER + (index - segment.first) * N_COLUMNS
+        base = layout.FIRST_AT + (index - segment.first) * N_COLUMNS
         for column, value in columns.items():
             segment.ints[base + column] = value
 
@@ -291,7 +298,6 @@ class StepLogWriter:
         self._earlier = self._segment if self._settled_start >= 0 else None
         self._segment = following
         self._number += 1
-        self._in_segment = 0
         self._ints = following.ints
         self._full = False
         return True
