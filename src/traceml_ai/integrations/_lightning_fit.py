@@ -36,6 +36,7 @@ class Fit:
         self.callback = callback
         self.added = added
         self.strategy = trainer.strategy
+        self.precision: Any = trainer.precision_plugin  # None: the callback is told instead
         self._module = weakref.ref(trainer.lightning_module)
         self.loader: Any = None  # the trainer's combined training loader
         self.redirected = False  # the strategy wraps the module, and calls it through the wrapper
@@ -159,7 +160,7 @@ class Fit:
             self.window.begin_handlers()
 
     def batch_starts(self) -> None:
-        """A batch is there; its window may be open already."""
+        """A batch is trained on; one that did not go through ``batch_to_device`` opens its window here."""
         if not self.window.is_open() and self.window.st.framework == OWNED and self.opens():
             self.window.open(0)
         if not self.described:

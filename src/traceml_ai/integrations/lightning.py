@@ -14,6 +14,7 @@ Both kinds of use are one: a callback that is there already is used, and no seco
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -23,12 +24,12 @@ from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations import _lightning_calls as calls
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
-from traceml_ai.probe.columns import T_READY
 from traceml_ai.probe.safety import call_safely
 
 __all__ = ["TraceMLCallback", "adapt", "init"]
 
-_EACH_BATCH = ("on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_train_batch_end")
+_NOT_ASKED_FOR = ("on_train_batch_start", "on_before_zero_grad")
+_TOLD_OTHERWISE = ("on_before_backward", "on_after_backward", "on_before_optimizer_step")
 _NAMESPACES = ("lightning.pytorch", "pytorch_lightning")
 
 
@@ -85,15 +86,37 @@ class TraceMLCallback:
     def report_to(self, fit: Fit | None) -> None:
         """Report to ``fit`` from here on; None: to nobody.
 
-        What comes once or more a batch goes there directly: a call less each time.
+        What comes once or more a batch goes there directly, and what is not needed is None, which
+        Lightning does not call: that takes it longer than we do.
         """
-        for name in _EACH_BATCH:
-            self.__dict__.pop(name, None)
         self.fit = fit
+        each_batch: dict[str, Any] = dict.fromkeys((*_NOT_ASKED_FOR, *_TOLD_OTHERWISE))
         if fit is not None:
             window = fit.window
-            calls = (window.begin_backward, window.end_backward, window.begin_optimizer, fit.batch_ends)
-            self.__dict__.update(zip(_EACH_BATCH, calls, strict=True))
+            each_batch["on_train_batch_end"] = fit.batch_ends
+            if not calls.tells(fit.precision):
+                fit.precision = None
+                told = (window.begin_backward, window.end_backward, window.begin_optimizer)
+                each_batch.update(zip(_TOLD_OTHERWISE, told, strict=True))
+            self.__dict__.update({name: self._before_theirs(name, ours) for name, ours in each_batch.items()})
+            return
+        for name in (*each_batch, "on_train_batch_end"):
+            self.__dict__.pop(name, None)
+
+    def _before_theirs(self, name: str, ours: Callable[..., None] | None) -> Callable[..., None] | None:
+        """A hook of ours, and after it the one that a class derived from ours has of that name."""
+        owner = next((c for c in type(self).__mro__ if name in vars(c)), object)
+        if not issubclass(owner, TraceMLCallback):
+            return ours
+        theirs: Callable[..., None] = vars(owner)[name].__get__(self)
+        if ours is None:
+            return theirs
+
+        def both(*args: Any, **kwargs: Any) -> None:
+            ours(*args, **kwargs)
+            theirs(*args, **kwargs)
+
+        return both
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process is a callback of that process; it has no state to take along.
@@ -117,15 +140,6 @@ class TraceMLCallback:
         fit = self.fit
         if fit is not None:
             call_safely(fit.window.st, "lightning", fit.epoch_ends)
-
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """A batch that did not go through ``batch_to_device`` opens its window here."""
-        fit = self.fit
-        if fit is not None and fit.window.st.stage != T_READY:
-            try:
-                fit.batch_starts()
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                fit.window.fail("lightning", error)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The trainer gives up."""

@@ -278,6 +278,8 @@ def _plain_backward(
         if is_compiling():
             return inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
         if st.stage != FORWARDED:
+            if st.in_backward or st.stage == IN_BACKWARD:
+                return inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             return general(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
         st.stage = IN_BACKWARD
         raw[BACKWARD_BEGIN] = clock()

@@ -19,12 +19,14 @@ from torch import nn
 NAMESPACE = sys.argv[2]
 if NAMESPACE == "lightning":
     from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch.plugins import Precision
     from lightning.pytorch.utilities.combined_loader import CombinedLoader
 
     import lightning as L
 else:
     import pytorch_lightning as L
     from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning.plugins import Precision
     from pytorch_lightning.utilities.combined_loader import CombinedLoader
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Callback",
     "CombinedLoader",
     "L",
+    "Precision",
     "Small",
     "case",
     "fit",

@@ -7,7 +7,21 @@ import threading
 import time
 
 import torch
-from _kit import Callback, CombinedLoader, L, Small, case, fit, loader, main, nn, seen, trainer, within
+from _kit import (
+    Callback,
+    CombinedLoader,
+    L,
+    Precision,
+    Small,
+    case,
+    fit,
+    loader,
+    main,
+    nn,
+    seen,
+    trainer,
+    within,
+)
 
 
 class Sleeper(Callback):
@@ -1040,6 +1054,51 @@ def our_callback_is_pickled_without_its_trainer():
 
     model = Pickles()
     fit(model, loader(2), callbacks=[traceml_lightning.TraceMLCallback()])
+    return model.result()
+
+
+@case
+def a_callback_derived_from_ours_keeps_its_own_hooks():
+    from traceml_ai.integrations import lightning as traceml_lightning
+
+    heard = []
+
+    class Theirs(traceml_lightning.TraceMLCallback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            heard.append("start")
+
+        def on_before_backward(self, trainer, pl_module, loss):
+            heard.append("backward")
+
+        def on_train_batch_end(self, *args):
+            heard.append("end")
+
+    model = Small()
+    fit(model, loader(3), callbacks=[Theirs()])
+    assert heard == ["start", "backward", "end"] * 3
+    s = seen()
+    if s:
+        assert s.column("updates") == [1] * 3
+        assert all(v > 0 for v in s.column("backward_ns"))
+    return [model.result(), heard]
+
+
+@case
+def a_precision_plugin_that_calls_the_hooks_itself():
+    class Own(Precision):
+        def pre_backward(self, tensor, module):
+            for callback in module.trainer.callbacks:
+                if callable(callback.on_before_backward):
+                    callback.on_before_backward(module.trainer, module, tensor)
+            return tensor
+
+    model = Small()
+    fit(model, loader(25), plugins=[Own()])
+    s = seen()
+    if s:
+        assert s.column("updates") == s.column("microbatches") == [1] * 25
+        for phase in ("forward", "backward", "optimizer"):
+            assert all(v > 0 for v in s.column(phase + "_ns")), phase
     return model.result()
 
 
