@@ -62,6 +62,7 @@ class _Trainer:
         progress = SimpleNamespace(optimizer_steps=0)
         fit.automatic = SimpleNamespace(_skip_backward=False, optim_progress=progress)
         fit._global_step = 0
+        fit._samples = lambda batch: batch[0].shape[0]
         return fit
 
     # -- what a trainer does ------------------------------------------------------------------

@@ -33,6 +33,9 @@ PAUSE_PER_ELAPSED = 1 / 60
 """A short run gets samples every 50 ms; by a minute into the run there is one a second. Memory
 that grows in the allocator's steps of 4 MB needs some hundred samples to be told from noise."""
 
+READ_EVERY_S = 0.5
+"""The logs wait for us, samples do not. A new log is opened at once all the same: its folder may go."""
+
 FIRST_SUMMARY_S = 1.0
 SUMMARY_EVERY_S = 5.0
 SUMMARY_BUDGET = 0.01
@@ -90,6 +93,7 @@ class Collector:
         self._sampler = Sampler(Processes(files), notes, clock=clock)
         self._series: dict[int, SampleSeries] = {}
         self._ours: dict[int, bool] = {}
+        self._read_due_ns = manifest.start_ns
         self._summary_due_ns = manifest.start_ns + round(FIRST_SUMMARY_S * 1e9)
         self._oom = OomWatch(files)
         self.latest: Summary | None = None
@@ -105,15 +109,20 @@ class Collector:
 
     def tick(self) -> None:
         """Read the logs, sample, and rewrite the summary when it is due."""
-        self._guard("reading the step log", self._tail.poll)
+        summary_is_due = self._clock() >= self._summary_due_ns
+        if summary_is_due or self._clock() >= self._read_due_ns:
+            self.refresh()
+        else:
+            self._guard("looking for step logs", self._tail.find)
         self._guard("sampling", self._sample)
         self._guard("watching the training processes", self._watch)
-        if self._clock() >= self._summary_due_ns:
+        if summary_is_due:
             self._guard("the running summary", self._rewrite)
 
     def refresh(self) -> None:
         """Read the logs: what a live view needs between two ticks."""
         self._guard("reading the step log", self._tail.poll)
+        self._read_due_ns = self._clock() + round(READ_EVERY_S * 1e9)
 
     def ranks(self) -> Sequence[tuple[int, int | None, Running]]:
         """Return process id, rank and figures of each training process, in the order of the ranks."""

@@ -48,6 +48,23 @@ class Tail:
         """The processes that have a log, in the order they were found."""
         return list(self._logs)
 
+    def find(self) -> None:
+        """Open the logs that are new."""
+        if self._spool is None:
+            return
+        try:
+            found = open_spool(self._spool, frozenset(self._logs))
+        except OSError as error:
+            self._notes.add("spool", f"the step log is gone ({error.strerror}: {self._spool})", aloud=True)
+            return
+        for reader in found:
+            if self._only not in {None, reader.pid}:
+                continue
+            self._logs[reader.pid] = _Log(reader, RankAggregate())
+            if reader.header.first_step > 0:
+                lost = f"the first {reader.header.first_step} steps of process {reader.pid}"
+                self._notes.add(f"lost {reader.pid}", f"{lost} are no longer in the step log")
+
     def poll(self) -> None:
         """Read what is new."""
         self._read(final=False)
@@ -77,7 +94,7 @@ class Tail:
         return [(pid, None if rank < 0 else rank, aggregate) for pid, rank, aggregate in found]
 
     def _read(self, *, final: bool) -> None:
-        self._find()
+        self.find()
         for pid, log in self._logs.items():
             if pid in self._broken:
                 continue
@@ -86,22 +103,6 @@ class Tail:
             except (TraceMLError, OSError) as error:
                 self._broken.add(pid)
                 self._notes.add(f"log {pid}", f"the rest of the step log can't be read: {error}", aloud=True)
-
-    def _find(self) -> None:
-        if self._spool is None:
-            return
-        try:
-            found = open_spool(self._spool, frozenset(self._logs))
-        except OSError as error:
-            self._notes.add("spool", f"the step log is gone ({error.strerror}: {self._spool})", aloud=True)
-            return
-        for reader in found:
-            if self._only not in {None, reader.pid}:
-                continue
-            self._logs[reader.pid] = _Log(reader, RankAggregate())
-            if reader.header.first_step > 0:
-                lost = f"the first {reader.header.first_step} steps of process {reader.pid}"
-                self._notes.add(f"lost {reader.pid}", f"{lost} are no longer in the step log")
 
     def _discard(self) -> None:
         if self._kept_bytes is None:

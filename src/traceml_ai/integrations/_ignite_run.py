@@ -259,7 +259,7 @@ class EngineRun:
             st.cur = RESIDUAL
         else:
             st.cur = HANDLERS if st.step else BETWEEN  # before the first step it is start-up
-            st.rare = st.in_optimizer = True  # what they train is not the trainer's
+            st.in_optimizer = True  # what they train is not the trainer's
         return before
 
     def _end_handler(self, before: _Handlers, handler: Any) -> None:

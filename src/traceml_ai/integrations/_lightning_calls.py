@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations._lightning_attach import Adapter
+from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe.columns import (
     ASIDE,
     BETWEEN,
@@ -25,13 +26,17 @@ from traceml_ai.probe.columns import (
     OWNED,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
+    T_BACKWARD,
+    T_BACKWARDED,
     T_BETWEEN,
     T_CALLED,
     T_FETCH,
     T_FETCHED,
     T_HANDLERS,
     T_MOVING,
+    T_OPTIMIZER,
     T_READY,
+    T_UPDATED,
 )
 from traceml_ai.probe.framework import Window
 from traceml_ai.probe.safety import call_safely
@@ -39,6 +44,8 @@ from traceml_ai.schema.step import RAW, TOLD
 
 RAW_BEGIN, RAW_END = RAW["forward_begin"], RAW["forward_end"]
 FORWARD_BEGIN, FORWARD_END = TOLD["forward_begin"], TOLD["forward_end"]
+BACKWARD_BEGIN, BACKWARD_END = TOLD["backward_begin"], TOLD["backward_end"]
+OPTIMIZER_BEGIN = TOLD["optimizer_begin"]
 FETCH_BEGIN, FETCH_END = TOLD["fetch_begin"], TOLD["fetch_end"]
 OPEN, H2D_END, SAMPLES = TOLD["open"], TOLD["h2d_end"], TOLD["samples"]
 HANDLERS_END = TOLD["handlers_end"]
@@ -62,6 +69,7 @@ def install(adapter: Adapter) -> None:
         (loops, "on_advance_start", _handling),
         (loops, "on_advance_end", _handling),
         (epochs, "advance", _handling),
+        (epochs, "update_lr_schedulers", _scheduling),
         (evaluation, "run", _evaluating),
         (prediction, "run", _evaluating),
         (fetcher, "__next__", _fetching),
@@ -73,14 +81,24 @@ def install(adapter: Adapter) -> None:
     ):
         adapter.patches.set(owner, name, make(adapter, getattr(owner, name)))
     precision = adapter.module("plugins.precision.precision").Precision
-    for name, tell in _PRECISION.items():
-        adapter.patches.set(precision, name, _telling(adapter, getattr(precision, name), tell))
+    for name, moment in _PRECISION.items():
+        adapter.patches.set(precision, name, _telling(adapter, getattr(precision, name), moment))
+
+
+class _Moment(NamedTuple):
+    """What is known when a precision plugin calls the callbacks: how it is noted, and how it is told."""
+
+    due: int  # the stage of a plain step that it ends
+    stamp: int  # in `Plain.told`
+    then: int
+    in_backward: bool
+    tell: Callable[..., None]
 
 
 _PRECISION = {
-    "pre_backward": Window.begin_backward,
-    "post_backward": Window.end_backward,
-    "_after_closure": Window.begin_optimizer,
+    "pre_backward": _Moment(T_CALLED, BACKWARD_BEGIN, T_BACKWARD, True, Window.begin_backward),
+    "post_backward": _Moment(T_BACKWARD, BACKWARD_END, T_BACKWARDED, False, Window.end_backward),
+    "_after_closure": _Moment(T_BACKWARDED, OPTIMIZER_BEGIN, T_OPTIMIZER, False, Window.begin_optimizer),
 }
 
 
@@ -92,17 +110,25 @@ def tells(precision: Any) -> bool:
 _TELLS = "traceml_tells"
 
 
-def _telling(adapter: Adapter, inner: Wrapped, tell: Callable[..., None]) -> Wrapped:
+def _telling(adapter: Adapter, inner: Wrapped, moment: _Moment) -> Wrapped:
     """What calls the callbacks around a backward and before an update: we are told first.
 
     A callback of ours would do, but each that Lightning calls takes it some five microseconds.
     """
+    st = adapter.session.st
+    told, clock = st.told, st.clock
+    due, stamp, then, in_backward, tell = moment
 
     @functools.wraps(inner)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
         if fit is not None and fit.precision is self:
-            tell(fit.window, *args, *kwargs.values())
+            if st.stage == due:
+                told[stamp] = clock()
+                st.in_backward = in_backward
+                st.stage = then
+            else:
+                tell(fit.window, *args, *kwargs.values())
         return inner(self, *args, **kwargs)
 
     setattr(call, _TELLS, True)
@@ -157,6 +183,8 @@ def _handling(adapter: Adapter, inner: Wrapped) -> Wrapped:
     @functools.wraps(inner)
     def stretch(self: Any, *args: Any) -> Any:
         out = inner(self, *args)
+        if st.stage == T_UPDATED and adapter.fit is not None:
+            adapter.fit.batch_ends()  # this version updates learning rates elsewhere
         if st.stage == T_HANDLERS:
             told[HANDLERS_END] = clock()
             st.stage = T_BETWEEN
@@ -165,6 +193,24 @@ def _handling(adapter: Adapter, inner: Wrapped) -> Wrapped:
         return out
 
     return stretch
+
+
+def _scheduling(adapter: Adapter, inner: Wrapped) -> Wrapped:
+    """Learning rates are updated: the last that happens in a plain batch before its callbacks."""
+    st = adapter.session.st
+
+    @functools.wraps(inner)
+    def update_lr_schedulers(self: Any, interval: str, *args: Any, **kwargs: Any) -> None:
+        inner(self, interval, *args, **kwargs)
+        if st.stage != T_UPDATED or adapter.fit is None:
+            return
+        try:
+            if interval != "step" or not self._num_ready_batches_reached():  # else the epoch's come too
+                adapter.fit.batch_ends()
+        except Exception as error:  # noqa: BLE001 - ours must not become the training's
+            st.fail("lightning", error)
+
+    return update_lr_schedulers
 
 
 def _aside(adapter: Adapter, inner: Wrapped, loop: Any, *, evaluates: bool) -> Any:
@@ -195,7 +241,7 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
         fit = adapter.fit
-        if fit is None or st.framework != OWNED:
+        if fit is None:
             return inner(self)
         if st.stage == T_BETWEEN and self._combined_loader is fit.loader:
             st.stage = T_FETCH
@@ -216,22 +262,29 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
             else:
                 fit.window.end_fetch(self.fetched == 1)
             return batch
-        window = fit.window
-        if self._combined_loader is not fit.loader and not _safely(adapter, fit.is_training_fetcher, self):
+        if st.framework != OWNED:
             return inner(self)
-        window.begin_fetch()
-        try:
-            batch = inner(self)
-        except StopIteration:
-            window.end_epoch()
-            raise
-        except BaseException:
-            st.abort_fetch(st.base())
-            raise
-        window.end_fetch(self.fetched == 1)
-        return batch
+        return _fetch(adapter, fit, inner, self)
 
     return __next__
+
+
+def _fetch(adapter: Adapter, fit: Fit, inner: Wrapped, fetcher: Any) -> Any:
+    """A fetch that is not part of a plain step."""
+    st, window = adapter.session.st, fit.window
+    if fetcher._combined_loader is not fit.loader and not _safely(adapter, fit.is_training_fetcher, fetcher):  # noqa: SLF001
+        return inner(fetcher)
+    window.begin_fetch()
+    try:
+        batch = inner(fetcher)
+    except StopIteration:
+        window.end_epoch()
+        raise
+    except BaseException:
+        st.abort_fetch(st.base())
+        raise
+    window.end_fetch(fetcher.fetched == 1)
+    return batch
 
 
 def _starting(adapter: Adapter, inner: Wrapped) -> Wrapped:
@@ -259,35 +312,39 @@ def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
     @functools.wraps(inner)
     def batch_to_device(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
-        if fit is None or st.framework != OWNED or fit.strategy is not self or batch is None:
+        if fit is None or fit.strategy is not self or batch is None:
             return inner(self, batch, *args, **kwargs)
-        if fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
-            return inner(self, batch, *args, **kwargs)
-        window, plain = fit.window, st.stage == T_FETCHED
-        if not plain and window.is_open():
-            return inner(self, batch, *args, **kwargs)
+        if st.stage != T_FETCHED or fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
+            return _transfer(adapter, fit, inner, self, batch, *args, **kwargs)
         try:
-            samples = batch[0].shape[0]
-        except Exception:  # noqa: BLE001 - another kind of batch
-            samples = fit.samples_in(batch)
-        if plain:
-            told[SAMPLES] = samples
-            told[OPEN] = clock()
-            st.stage = T_MOVING
-            out = inner(self, batch, *args, **kwargs)
-            if st.stage == T_MOVING:
-                told[H2D_END] = clock()
-                st.stage = T_READY
-            else:
-                window.end_transfer()
-            return out
-        window.open(samples, H2D)
-        try:
-            return inner(self, batch, *args, **kwargs)
-        finally:
-            window.end_transfer()
+            told[SAMPLES] = batch[0].shape[0] if type(batch) is list else fit.samples_in(batch)
+        except Exception:  # noqa: BLE001 - a batch may be anything
+            told[SAMPLES] = 0
+        told[OPEN] = clock()
+        st.stage = T_MOVING
+        out = inner(self, batch, *args, **kwargs)
+        if st.stage == T_MOVING:
+            told[H2D_END] = clock()
+            st.stage = T_READY
+        else:
+            fit.window.end_transfer()
+        return out
 
     return batch_to_device
+
+
+def _transfer(
+    adapter: Adapter, fit: Fit, inner: Wrapped, strategy: Any, batch: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """A transfer that is not part of a plain step."""
+    window = fit.window
+    if adapter.session.st.framework != OWNED or not fit.opens() or window.is_open():
+        return inner(strategy, batch, *args, **kwargs)
+    window.open(fit.samples_in(batch), H2D)
+    try:
+        return inner(strategy, batch, *args, **kwargs)
+    finally:
+        window.end_transfer()
 
 
 def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
@@ -298,37 +355,44 @@ def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:
     @functools.wraps(inner)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
         fit = adapter.fit
-        if fit is None or st.framework != OWNED or fit.strategy is not self:
+        if fit is None or fit.strategy is not self:
             return inner(self, *args, **kwargs)
-        plain = st.stage == T_READY
-        if not plain:
+        if st.stage != T_READY:
+            if st.framework != OWNED:
+                return inner(self, *args, **kwargs)
             _safely(adapter, fit.batch_starts)
             if not fit.window.is_open():
                 return inner(self, *args, **kwargs)
-        if plain or (fit.ordinary and st.cur == RESIDUAL):
-            st.no_forward = False
-            if plain or (not fit.by_hand and st.device is None and st.on_first_forward is None):
-                st.stage = OPENED  # the fast path of a plain step notes one call
-            try:
-                return inner(self, *args, **kwargs)
-            finally:
-                if st.telling is not None and st.stage == FORWARDED:
-                    told[FORWARD_BEGIN] = raw[RAW_BEGIN]
-                    told[FORWARD_END] = raw[RAW_END]
-                    st.stage = T_CALLED
-                elif st.stage >= IDLE:
-                    st.settle()
-                st.no_forward = True
-        fit.window.begin_calls(fit.redirected)
-        before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
+            if not fit.ordinary or st.cur != RESIDUAL:
+                return _odd_step(adapter, fit, inner, self, args, kwargs)
+        st.no_forward = False
+        if st.stage == T_READY or (not fit.by_hand and st.device is None and st.on_first_forward is None):
+            st.stage = OPENED  # the fast path of a plain step notes one call
         try:
             return inner(self, *args, **kwargs)
         finally:
-            if before is not None:
-                _safely(adapter, st.leave_forward, before)
-            fit.window.end_calls()
+            if st.stage == FORWARDED and st.telling is not None:
+                told[FORWARD_BEGIN] = raw[RAW_BEGIN]
+                told[FORWARD_END] = raw[RAW_END]
+                st.stage = T_CALLED
+            elif st.stage >= IDLE:
+                _safely(adapter, st.settle)
+            st.no_forward = True
 
     return training_step
+
+
+def _odd_step(adapter: Adapter, fit: Fit, inner: Wrapped, strategy: Any, args: Any, kwargs: Any) -> Any:
+    """A training step through a wrapper of the module, compiled, or inside another phase."""
+    st = adapter.session.st
+    fit.window.begin_calls(fit.redirected)
+    before = _safely(adapter, st.enter_forward, True) if fit.compiled else None
+    try:
+        return inner(strategy, *args, **kwargs)
+    finally:
+        if before is not None:
+            _safely(adapter, st.leave_forward, before)
+        fit.window.end_calls()
 
 
 def _saving(adapter: Adapter, inner: Wrapped) -> Wrapped:

@@ -178,6 +178,8 @@ class Fit:
                     st.told[GLOBAL_STEP] = step + 1  # stored plus one
                     st.close_noted(st.told, st.clock(), T_HANDLERS)
                     return
+            if st.stage == T_HANDLERS:
+                return  # it was known before the callbacks
             if not window.is_open() or st.framework != OWNED:
                 return
             if self.by_hand:

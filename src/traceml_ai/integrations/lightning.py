@@ -29,6 +29,7 @@ from traceml_ai.probe.safety import call_safely
 __all__ = ["TraceMLCallback", "adapt", "init"]
 
 _NOT_ASKED_FOR = ("on_train_batch_start", "on_before_zero_grad")
+_END = "on_train_batch_end"
 _TOLD_OTHERWISE = ("on_before_backward", "on_after_backward", "on_before_optimizer_step")
 _NAMESPACES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -93,15 +94,22 @@ class TraceMLCallback:
         each_batch: dict[str, Any] = dict.fromkeys((*_NOT_ASKED_FOR, *_TOLD_OTHERWISE))
         if fit is not None:
             window = fit.window
-            each_batch["on_train_batch_end"] = fit.batch_ends
-            if not calls.tells(fit.precision):
+            each_batch[_END] = fit.batch_ends
+            if calls.tells(fit.precision):
+                window.listen = self._listen
+            else:
                 fit.precision = None
                 told = (window.begin_backward, window.end_backward, window.begin_optimizer)
                 each_batch.update(zip(_TOLD_OTHERWISE, told, strict=True))
             self.__dict__.update({name: self._before_theirs(name, ours) for name, ours in each_batch.items()})
             return
-        for name in (*each_batch, "on_train_batch_end"):
+        for name in (*each_batch, _END):
             self.__dict__.pop(name, None)
+
+    def _listen(self, to_ends: bool) -> None:
+        """Whether we need to be told that a batch is over: plain ones are known to be."""
+        if self.fit is not None:
+            self.__dict__[_END] = self._before_theirs(_END, self.fit.batch_ends if to_ends else None)
 
     def _before_theirs(self, name: str, ours: Callable[..., None] | None) -> Callable[..., None] | None:
         """A hook of ours, and after it the one that a class derived from ours has of that name."""

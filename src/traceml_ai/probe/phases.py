@@ -5,6 +5,7 @@ Written out like the rest of `probe.framework`: every call costs on the step pat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from traceml_ai.probe.columns import (
@@ -40,12 +41,13 @@ class Phases:
         st: The process's step state.
     """
 
-    __slots__ = ("_backward", "_optimizer", "st", "was_plain")
+    __slots__ = ("_backward", "_optimizer", "listen", "st", "was_plain")
 
     def __init__(self, st: StepState) -> None:
         self.st = st
         self._backward: int | None = None
         self._optimizer = 0  # id of the one that steps
+        self.listen: Callable[[bool], None] | None = None  # told when plain steps begin (False) and end
         self.was_plain = False  # the last step: one batch, model call, backward and update
 
     @property
@@ -76,6 +78,8 @@ class Phases:
         told[TOLD["boundaries"]] = 5
         st.telling = self
         st.stage = T_HANDLERS
+        if self.listen is not None:
+            self.listen(False)
 
     def resume_backward(self, before: int) -> None:
         """A backward that was noted goes on in the books."""

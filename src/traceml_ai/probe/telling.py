@@ -61,6 +61,8 @@ def settle_told(st: Books, window: Any, stage: int) -> None:
         stage: How far that is.
     """
     told = st.told
+    if window.listen is not None:
+        window.listen(True)
     st.acc[OWN] = told[TOLD["own"]]
     st.mark = told[TOLD["begin"]]
     st.cur = HANDLERS

@@ -62,12 +62,9 @@ def timed_step(
                     return out
                 st.leave_odd_optimizer(self, version != st.plain_version)
                 return out
-        if get_ident() != st.ident:
-            if st.ident != -1:
-                st.note_foreign()
-            return inner(self, *args, **kwargs)
-        if st.stage in (T_READY, T_OPTIMIZER) and id(self) == st.plain_optimizer and not st.in_optimizer:
-            # A trainer's plain step: its closure, if it has one, runs inside.
+        if st.stage in (T_OPTIMIZER, T_READY) and id(self) == st.plain_optimizer and not st.in_optimizer:
+            # A trainer's plain step: its closure, if it has one, runs inside. (On another thread nothing
+            # is plain, see `probe.patches`.)
             parameter = st.plain_parameter()
             if parameter is not None:
                 st.in_optimizer = True
@@ -82,6 +79,10 @@ def timed_step(
                 else:
                     st.count_update(self, changed)
                 return out
+        if get_ident() != st.ident:
+            if st.ident != -1:
+                st.note_foreign()
+            return inner(self, *args, **kwargs)
         if st.framework and not st.in_optimizer:
             parameter = st.versioned.get(id(self), gone)()
             if parameter is not None:

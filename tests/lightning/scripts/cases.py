@@ -56,6 +56,26 @@ def one_step_is_one_update():
 
 
 @case
+def samples_are_counted_in_batches_of_any_kind():
+    class Takes(Small):
+        def training_step(self, batch, batch_idx):
+            x = batch["x"] if isinstance(batch, dict) else batch
+            x = x if isinstance(x, torch.Tensor) else x[0]
+            return self(x).square().mean()
+
+    found = []
+    x = torch.randn(4, 8)
+    for batch in (x, [x], (x, x), {"x": x}):
+        model = Takes()
+        fit(model, torch.utils.data.DataLoader([batch] * 25, batch_size=None))
+        found.append(model.result())
+    s = seen()
+    if s:
+        assert s.column("samples") == [4] * 100
+    return found
+
+
+@case
 def accumulated_batches_are_one_step_and_the_last_group_may_be_short():
     model = Small()
     one = fit(model, loader(10), accumulate_grad_batches=4)
