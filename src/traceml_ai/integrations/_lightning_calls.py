@@ -317,9 +317,14 @@ def _transferring(adapter: Adapter, inner: Wrapped) -> Wrapped:
         if st.stage != T_FETCHED or fit.automatic._skip_backward:  # noqa: SLF001 - weights are averaged
             return _transfer(adapter, fit, inner, self, batch, *args, **kwargs)
         try:
-            told[SAMPLES] = batch[0].shape[0] if type(batch) is list else fit.samples_in(batch)
-        except Exception:  # noqa: BLE001 - a batch may be anything
-            told[SAMPLES] = 0
+            samples = batch[0].shape[0] if type(batch) is list else None
+        except Exception:  # noqa: BLE001 - another kind of batch
+            samples = None
+        if samples is None:
+            samples = _safely(adapter, fit.samples_in, batch)
+            if st.stage != T_FETCHED:  # that failed
+                return inner(self, batch, *args, **kwargs)
+        told[SAMPLES] = samples
         told[OPEN] = clock()
         st.stage = T_MOVING
         out = inner(self, batch, *args, **kwargs)
@@ -337,14 +342,20 @@ def _transfer(
     adapter: Adapter, fit: Fit, inner: Wrapped, strategy: Any, batch: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """A transfer that is not part of a plain step."""
-    window = fit.window
-    if adapter.session.st.framework != OWNED or not fit.opens() or window.is_open():
+    if not _safely(adapter, _open, adapter, fit, batch):
         return inner(strategy, batch, *args, **kwargs)
-    window.open(fit.samples_in(batch), H2D)
     try:
         return inner(strategy, batch, *args, **kwargs)
     finally:
-        window.end_transfer()
+        fit.window.end_transfer()
+
+
+def _open(adapter: Adapter, fit: Fit, batch: Any) -> bool:
+    """Open the window of a batch that is about to be moved, if it is to be trained on."""
+    opens = adapter.session.st.framework == OWNED and fit.opens() and not fit.window.is_open()
+    if opens:
+        fit.window.open(fit.samples_in(batch), H2D)
+    return opens
 
 
 def _stepping(adapter: Adapter, inner: Wrapped) -> Wrapped:

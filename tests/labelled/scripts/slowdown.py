@@ -22,5 +22,5 @@ class Drifting(nn.Module):
 
 model = Drifting()
 optimizer = sgd(model)
-for x, y in batches(400):
+for x, y in batches(700):
     update(model, optimizer, x, y)
