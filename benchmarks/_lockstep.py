@@ -18,6 +18,7 @@ import random
 import statistics
 import struct
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -81,6 +82,8 @@ class _Runner:
                 runner.let_go()
             try:
                 loop(Turn(heard, tell, steps), folder)
+            except BaseException:  # noqa: BLE001 - told, and then the process ends
+                traceback.print_exc()
             finally:
                 os._exit(1)
         os.close(heard)
