@@ -11,6 +11,7 @@ import pytest
 from traceml_ai.collect.files import Files
 from traceml_ai.collect.notes import Notes
 from traceml_ai.collect.sampler import (
+    PSS_ADVANCE_S,
     PSS_BUDGET,
     PSS_EVERY_S,
     PSS_PER_ELAPSED,
@@ -152,13 +153,24 @@ def test_memory_that_is_costly_to_read_is_read_more_rarely(bench: Bench) -> None
     bench.processes.pss_cost_s = 1.0
     bench.sampler.sample([1])  # two workers: two seconds
 
-    bench.clock.forward(2 / PSS_BUDGET - 3)
+    bench.clock.forward((2 - PSS_ADVANCE_S) / PSS_BUDGET - 3)
     (early,) = bench.sampler.sample([1])
     bench.clock.forward(2)
     (late,) = bench.sampler.sample([1])
 
     assert early.workers_pss_bytes is None
     assert late.workers_pss_bytes == 50 * MIB
+
+
+def test_large_workers_are_read_often_enough_in_a_run_of_twenty_seconds(bench: Bench) -> None:
+    bench.processes.pss_cost_s = 0.005  # each of two
+    read = 0
+    while bench.clock.now_ns < 20e9:
+        bench.clock.forward(0.1)
+        (sample,) = bench.sampler.sample([1])
+        read += sample.workers_pss_bytes is not None and bench.clock.now_ns > 5e9
+
+    assert read >= 16
 
 
 def test_without_pss_the_unshared_memory_is_taken_and_said_once(bench: Bench) -> None:

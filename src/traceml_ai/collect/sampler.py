@@ -18,6 +18,9 @@ PSS_PER_ELAPSED = 1 / 40
 """A short run gets more of them: sixteen tell a leak from a cache that fills."""
 PSS_BUDGET = 0.01
 """Share of time for reading PSS: the kernel walks the page tables of every worker for it."""
+PSS_ADVANCE_S, PSS_ADVANCE_PART = 0.2, 0.75
+"""Processor time for it beyond that, and what part of a reading may be taken from it: so large workers
+get their sixteen within twenty seconds too."""
 
 HOST_EVERY_S = 0.2
 """The host's processor time is counted in hundredths of a second: shorter looks are noise."""
@@ -106,6 +109,7 @@ class Sampler:
         self._family = family
         self._begun_ns = clock()
         self._pss_due_ns = 0
+        self._pss_advance_s = PSS_ADVANCE_S
         self._host_due_ns = clock() + round(HOST_EVERY_S * 1e9)
         self._pss_works = True
         self._workers: set[int] = set()
@@ -160,8 +164,10 @@ class Sampler:
         if total is None:
             total = _unshared(workers)
         cost_s = (self._cpu_clock() - cpu_begin) / 1e9
+        given_s = min(PSS_ADVANCE_PART * cost_s, self._pss_advance_s)
+        self._pss_advance_s -= given_s
         every_s = min(PSS_EVERY_S, PSS_PER_ELAPSED * (begin - self._begun_ns) / 1e9)
-        self._pss_due_ns = begin + round(max(every_s, cost_s / PSS_BUDGET) * 1e9)
+        self._pss_due_ns = begin + round(max(every_s, (cost_s - given_s) / PSS_BUDGET) * 1e9)
         return total
 
     def _pss(self, workers: dict[int, Counters]) -> int | None:
