@@ -55,7 +55,7 @@ check: $(READY)
 
 # The longer proofs: every setting of the notebooks, and the tables of docs/evidence.
 evidence: $(READY)
-	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/symptoms tests/monai tests/link/test_slurm.py tests/link/test_elastic.py --reruns 2
+	TRACEML_EVIDENCE=1 $(BIN)/python -m pytest tests/symptoms tests/monai tests/labelled tests/lightning/test_labelled_runs.py tests/link/test_slurm.py tests/link/test_elastic.py --reruns 2
 	@# Several hosts on one machine; 77: network namespaces are not allowed here, or there is no Slurm.
 	$(BIN)/python scripts/nodes_in_namespaces.py --cut-s 60 || test $$? = 77
 	$(BIN)/python scripts/slurm_in_namespaces.py || test $$? = 77
