@@ -287,7 +287,7 @@ def _begin_marked(session: Session | None, model: Any) -> StepState | None:
         return None
     try:
         if model is not None and id(model) not in st.targets and session.which.forward:
-            session.measure_model(model)
+            session.models.measure(model)
         return st if st.begin_marked() else None
     except Exception as error:  # noqa: BLE001 - ours must not become the user's
         st.fail("step", error)

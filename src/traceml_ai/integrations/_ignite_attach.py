@@ -56,11 +56,11 @@ class BatchRun(EngineRun):
         ]
         if not session.which.forward:
             return
-        st.on_missing_forward = None if self.models else session._find_model  # noqa: SLF001
+        st.on_missing_forward = None if self.models else session.models.find
         for model in self.models:
             if id(model) not in st.targets:
                 self._targets.append(id(model))
-                session.measure_model(model)
+                session.models.measure(model)
 
     def ends(self) -> None:
         """`Engine.run` returns."""

@@ -122,7 +122,7 @@ class Fit:
         for one in held:
             if id(one) not in self.session.st.targets:
                 self._targets.add(id(one))
-                self.session.measure_model(one, named=one is module)
+                self.session.models.measure(one, named=one is module)
 
     # -- batches ------------------------------------------------------------------------------
 

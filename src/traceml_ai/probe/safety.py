@@ -38,3 +38,8 @@ def call_safely(st: Any, probe: str, call: Callable[..., Any], *args: Any) -> An
     except Exception as error:  # noqa: BLE001 - ours must not become the user's
         st.fail(probe, error)
         return None
+
+
+def name_of(error: BaseException) -> str:
+    """What an error says of itself."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

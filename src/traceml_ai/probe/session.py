@@ -23,14 +23,11 @@ from traceml_ai.probe.books import Books
 from traceml_ai.probe.comm import CommProbe, is_distributed
 from traceml_ai.probe.compilers import hide_from_compilers
 from traceml_ai.probe.device import DeviceTimer, Events, accelerator_events, memory_reader
-from traceml_ai.probe.discover import (
-    children_of,
-    holds_trained_parameter,
-    live_instances,
-    trained_roots,
-)
-from traceml_ai.probe.facts import Facts, describe_torch, precision
+from traceml_ai.probe.discover import live_instances
+from traceml_ai.probe.facts import Facts, describe_torch
+from traceml_ai.probe.models import Models
 from traceml_ai.probe.plain import Plain
+from traceml_ai.probe.safety import name_of
 from traceml_ai.probe.state import StepState
 from traceml_ai.probe.surroundings import calibrate, ranks, sample_counter
 from traceml_ai.schema import env
@@ -39,15 +36,10 @@ from traceml_ai.spool import layout
 from traceml_ai.spool.writer import Identity, StepLogWriter
 
 _FACTS_AT_STEPS = frozenset({1, 10, 100, 1000})
-# When no call of a found model was seen, look again after so many steps.
-_DISCOVER_AT_STEPS = (0, 1, 2, 4, 8, 16, 64)
 _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
 _KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
 _MANY_FOREIGN = 5
-# Looking for a model walks over every object: a third of a second, and then a hundredth of the time.
-_LOOKING_NS = 300_000_000
-_LOOKING_SHARE = 100
 _LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
@@ -80,14 +72,11 @@ class Session:
         self.pair_ns = 0
         self.which = Which()
         self.origin = (begin, time_ns())
-        self._discoveries = 0
-        self._discover_from = 0  # steps
-        self._looked_ns = 0
-        self._levels: list[Any] = []
         self._patched_classes: set[type] = set()
         self._optimizers: list[weakref.ref[Any]] = []
         self._finished = False
         self._restore_excepthook: Callable[[], None] = _nothing
+        self.models = Models(self)
         self.st = self._new_state()
 
     def _new_state(self) -> StepState:
@@ -98,8 +87,8 @@ class Session:
             batch_samples=sample_counter(self.torch.Tensor),
         )
         st.chore = self._after_step
-        st.on_missing_forward = self._find_model
-        st.on_first_forward = self._note_precision
+        st.on_missing_forward = self.models.find
+        st.on_first_forward = self.models.note_precision
         st.on_loader = self.facts.add_loader
         st.on_fail = self._failed
         return st
@@ -152,7 +141,7 @@ class Session:
         self.patches.set(base, "_patch_step_function", _patch_step_function)
         scaler = torch.amp.GradScaler
         self.patches.set(scaler, "step", updating.timed_scaler_step(st, scaler.step, ident))
-        optimizers, self._optimizers = self._live(), []
+        optimizers, self._optimizers = self.optimizers(), []
         for optimizer in live_instances(base) if self.late else optimizers:
             if hasattr(optimizer, "param_groups"):
                 self._new_optimizer(optimizer)
@@ -160,9 +149,9 @@ class Session:
     def _new_optimizer(self, optimizer: Any) -> None:
         self._optimizers.append(weakref.ref(optimizer, _quietly(self._optimizer_is_gone)))
         self.st.optimizers = len(self._optimizers)
-        self._discoveries, self._discover_from = 0, self.st.step
+        self.models.look_again()
         if self.which.forward:
-            self.st.on_missing_forward = self._find_model
+            self.st.on_missing_forward = self.models.find
         kind = type(optimizer)
         names = self.facts.values["optimizers"]
         if kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
@@ -175,6 +164,10 @@ class Session:
             self.st, vars(owner)["step"], get_ident, self.torch.compiler.is_dynamo_compiling
         )
         self.patches.set(owner, "step", step)
+
+    def optimizers(self) -> list[Any]:
+        """The optimizers that there are."""
+        return [o for o in (ref() for ref in self._optimizers) if o is not None]
 
     def _optimizer_is_gone(self, reference: weakref.ref[Any]) -> None:
         """An optimizer was deleted; a loop may go on with updates by hand."""
@@ -206,8 +199,7 @@ class Session:
         self.patches.restore()
         self.comm = None
         self._patched_classes.clear()
-        self.st.targets.clear()
-        self._discoveries = 0
+        self.models.forget()
         self._restore_excepthook()
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
@@ -220,89 +212,6 @@ class Session:
             st.gc_start()
         else:
             st.gc_stop()
-
-    # -- the model ----------------------------------------------------------------------------
-
-    def measure_model(self, model: Any, *, named: bool = True) -> None:
-        """Time the calls of ``model`` from here on; ``named``: it is what is trained."""
-        kind = type(model)
-        targets = self.st.targets
-        key = id(model)
-        if key in targets:
-            return
-        targets[key] = weakref.ref(model, lambda _ref: targets.pop(key, None))
-        names = self.facts.values["model"]
-        if named and kind.__name__ not in names and len(names) < 8:  # noqa: PLR2004
-            names.append(kind.__name__)
-        if kind in self._patched_classes:
-            return
-        self._patched_classes.add(kind)
-        owned = next((vars(c)["__call__"] for c in kind.__mro__ if "__call__" in vars(c)), None)
-        module = self.torch.nn.Module
-        inherited = owned is vars(module).get("__call__")
-        # A parent class may be patched already; its wrapper would then be the inner one.
-        if any(c in self._patched_classes for c in kind.__mro__[1:]):
-            return
-        call = timed.timed_call(
-            self.st,
-            None if inherited else owned,
-            module,
-            get_ident,
-            self.torch.compiler.is_dynamo_compiling,
-        )
-        self.patches.set(kind, "__call__", call)
-
-    def _find_model(self, wrt: object = None) -> None:
-        """A backward without a model call: find what is trained."""
-        if self._take_candidate():
-            return
-        begin = perf_counter_ns()
-        if self.st.step - self._discover_from < self._next_discovery():
-            return
-        allowed = _LOOKING_NS + (begin - self.origin[0]) // _LOOKING_SHARE
-        if self._looked_ns > allowed:
-            return
-        self._discoveries += 1
-        try:
-            held = [id(p) for o in self._live() for g in o.param_groups for p in g["params"]]
-            inputs = wrt if isinstance(wrt, (list, tuple)) else ()
-            roots = trained_roots(self.torch.nn.Module, [*held, *map(id, inputs)])
-            # Roots that were found before and not called since are containers: go one level down.
-            if roots and all(id(r) in self.st.targets for r in roots):
-                roots = self._levels = children_of(self._levels or roots)
-            for root in roots:
-                self.measure_model(root)
-            if not roots and self._discoveries > 1:
-                self.st.on_missing_forward = None  # bare tensors: there is no model to find
-        except Exception as error:  # noqa: BLE001
-            self.st.on_missing_forward = None
-            self.warn("forward", f"the model could not be looked for ({_name(error)})")
-        self._looked_ns += perf_counter_ns() - begin
-        self.facts.values["looking_for_model_ns"] = self._looked_ns
-
-    def _take_candidate(self) -> bool:
-        """Measure the model that was called last, if it is trained: another fold's, say."""
-        model = None if self.st.candidate is None else self.st.candidate()
-        self.st.candidate = None
-        if model is None:
-            return False
-        held = (id(p) for o in self._live() for g in o.param_groups for p in g["params"])
-        if not holds_trained_parameter(model, held):
-            return False
-        self.measure_model(model)
-        return True
-
-    def _next_discovery(self) -> float:
-        if self._discoveries >= len(_DISCOVER_AT_STEPS):
-            return float("inf")
-        return _DISCOVER_AT_STEPS[self._discoveries]
-
-    def _live(self) -> list[Any]:
-        return [o for o in (ref() for ref in self._optimizers) if o is not None]
-
-    def _note_precision(self) -> None:
-        """What the first forward computes in; autocast is only on around it."""
-        self.facts.values.setdefault("precision", precision(self.torch, self._live()))
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -358,7 +267,7 @@ class Session:
                 self.comm = CommProbe(self.torch, self.st, self.patches, get_ident)
             except Exception as error:  # noqa: BLE001 - another torch, say: the rest is measured
                 self._no_comm = True
-                self.warn("collectives", f"waiting for other ranks is not measured ({_name(error)})")
+                self.warn("collectives", f"waiting for other ranks is not measured ({name_of(error)})")
 
     def _may_stand(self) -> bool:
         """Whether the host is what waits at collectives, and we may still measure it."""
@@ -388,7 +297,7 @@ class Session:
         if isinstance(error, FileNotFoundError) and not os.path.isdir(self.spool):
             why = "measuring stopped: its collector has ended, or is on another machine (each needs its own)"
         else:
-            why = f"measuring stopped after an error of TraceML's own ({_name(error)})"
+            why = f"measuring stopped after an error of TraceML's own ({name_of(error)})"
         self.warn(probe, f"{why}; the training goes on unmeasured", say=True)
 
     def finish(self) -> None:
@@ -399,7 +308,7 @@ class Session:
         try:
             self._finish()
         except Exception as error:  # noqa: BLE001
-            say_once(f"the end of this process could not be recorded ({_name(error)})")
+            say_once(f"the end of this process could not be recorded ({name_of(error)})")
 
     def _finish(self) -> None:
         st, values = self.st, self.facts.values
@@ -464,7 +373,7 @@ def attach_from_environment(torch: Any, *, late: bool = False) -> Session | None
         steps = int(os.environ.get(env.TRACE_MAX_STEPS) or 0)
         return attach(torch, spool, max_steps=steps, late=late)
     except Exception as error:  # noqa: BLE001
-        say_once(f"can't measure this process ({_name(error)}); it runs on unmeasured")
+        say_once(f"can't measure this process ({name_of(error)}); it runs on unmeasured")
         return None
 
 
@@ -494,7 +403,3 @@ def say_once(message: str) -> None:
     """One line on stderr; never raises."""
     with contextlib.suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"traceml: {message}\n")
-
-
-def _name(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

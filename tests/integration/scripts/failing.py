@@ -55,4 +55,6 @@ def training():
 
 if __name__ == "__main__":
     importlib.import_module("torch._dynamo")
-    spoiled.main(training, (type(sessions.current.st), sessions.Session, StepLogWriter, sessions.Facts))
+    session = sessions.current
+    owners = (type(session.st), sessions.Session, type(session.models), StepLogWriter, sessions.Facts)
+    spoiled.main(training, owners)
