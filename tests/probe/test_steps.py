@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probe.stage import Model, Optimizer, Stage
+from probe.stage import Model, Optimizer, Parameter, Stage
 from traceml_ai.schema.step import EXCLUSIVE_COLUMNS, Flags
 
 
@@ -35,6 +35,28 @@ def test_an_ordinary_step_is_booked_to_its_phases(stage: Stage) -> None:
         assert record["between_other"] == 2
         assert (record["microbatches"], record["updates"], record["fetches"]) == (1, 1, 1)
         assert record["samples"] == 4
+
+
+def test_a_step_for_which_nothing_has_a_gradient_is_no_update(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    stage.warm(batches, 40)
+    stage.sgd.parameter.grad = None
+    stage.sgd.every = 1 << 30
+    for _ in range(3):
+        stage.ordinary(batches)
+    assert len(stage.records()) == 40
+
+
+def test_a_parameter_that_is_frozen_meanwhile_hides_no_update(stage: Stage) -> None:
+    batches = stage.iterate(object())
+    stage.warm(batches, 40)
+    other = Parameter()
+    stage.sgd.param_groups[0]["params"].append(other)
+    stage.sgd.parameter.grad = None
+    stage.sgd.parameter = other  # what is updated from here on
+    for _ in range(30):
+        stage.ordinary(batches)
+    assert [record["updates"] for record in stage.records()] == [1] * 70
 
 
 def test_what_came_before_the_first_step_is_start_up(stage: Stage) -> None:

@@ -298,18 +298,23 @@ class Computing(Fetching):
 
     def _count_unclear(self, optimizer: Any, changed: bool) -> None:
         """`count_update` where there is more to it."""
-        if not changed:
-            watch = self.watches.get(id(optimizer))
-            # The followed parameter may have been frozen meanwhile: then it tells nothing, but if
-            # others have gradients, they were updated.
-            if watch is None or watch.optimizer() is not optimizer:
-                changed = True
-            elif watch.is_stale():
-                watch.look()
-                changed = not watch.bare
-            self.versioned.pop(id(optimizer), None)
-        self.took_effect = changed
+        self.took_effect = changed or self._changed_others(optimizer)
         self._count_framework_update()
+
+    def _changed_others(self, optimizer: Any) -> bool:
+        """Whether a step that left the followed parameter alone took effect all the same.
+
+        The parameter may have been frozen meanwhile: then it tells nothing, but if others have gradients,
+        they were updated.
+        """
+        self.versioned.pop(id(optimizer), None)
+        watch = self.watches.get(id(optimizer))
+        if watch is None or watch.optimizer() is not optimizer:
+            return True
+        if not watch.is_stale():
+            return False
+        watch.look()
+        return not watch.bare
 
     def _count_framework_update(self) -> None:
         """Count an update of a framework's step; the framework says when the phase ends."""
@@ -350,12 +355,7 @@ class Computing(Fetching):
         """The step of a plain optimizer turned out not to be plain after all."""
         if self.stage >= IDLE:
             self.settle()
-        if not changed:
-            watch = self.watches.get(id(optimizer))
-            # The followed parameter may have been frozen meanwhile: then it tells nothing.
-            changed = watch is None or watch.optimizer() is not optimizer or watch.is_stale()
-            self.versioned.pop(id(optimizer), None)
-        self.took_effect = self.took_effect or changed
+        self.took_effect = self.took_effect or changed or self._changed_others(optimizer)
         self.leave_optimizer(RESIDUAL, optimizer)
 
     def _same_step(self, optimizer: int) -> bool:
