@@ -175,11 +175,13 @@ def test_no_step_is_plain_once_another_thread_trains_as_well(call: str) -> None:
     assert not any(record[FLAGS_COLUMN] & RAW_BIT for record in program.stage.log.records)
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("marked", [False, True])
-def test_plain_steps_are_really_written_as_time_stamps(marked: bool) -> None:
+def test_plain_steps_are_really_written_as_time_stamps(marked: bool, named: bool) -> None:
     program = _Program(plain=True, marked=marked)
-    for _ in range(40):
-        program.ordinary()
+    if not named:
+        program.step = api.trace_step()
+    program.run(["ordinary"] * 15)
     written = [bool(record[FLAGS_COLUMN] & RAW_BIT) for record in program.stage.log.records]
     assert written.count(True) >= 15
     assert not any(written[:20])
