@@ -29,16 +29,17 @@ from traceml_ai.schema.summary import Summary, encode
 from traceml_ai.spool.runfolder import SUMMARY_FILE, Manifest
 
 MIN_PAUSE_S = 0.05
-PAUSE_PER_ELAPSED = 1 / 60
-"""A short run gets samples every 50 ms; by a minute into the run there is one a second. Memory
+PAUSE_PER_ELAPSED = 1 / 40
+"""A short run gets samples every 50 ms; by forty seconds into the run there is one a second. Memory
 that grows in the allocator's steps of 4 MB needs some hundred samples to be told from noise."""
 
-READ_EVERY_S = 0.5
-"""The logs wait for us, samples do not. A new log is opened at once all the same: its folder may go."""
+READ_EVERY_S = 2.0
+"""The logs wait for us, samples do not, and a reading takes milliseconds even of few records. A new log is
+opened at once all the same, as its folder may go, and whoever looks has it read meanwhile (`refresh`)."""
 
 FIRST_SUMMARY_S = 1.0
 SUMMARY_EVERY_S = 5.0
-SUMMARY_BUDGET = 0.01
+SUMMARY_BUDGET = 0.005
 """Share of a core for rewriting the summary: that of a very long run takes longer to make."""
 MANY_RANKS, MANY_BUDGET = 1000, 0.05
 """The same where so many train, on as many processors: once in a minute and a half at 8,192 ranks."""
