@@ -5,8 +5,8 @@
 `_lockstep.py` compares processes, and two of them differ by some microseconds whatever they run. Here one
 process puts the originals back every few steps and ours in again, so nothing else differs; the first steps
 of a block are left out, as CPython specialises the changed calls anew. In Lightning a callback that does
-nothing takes the place of ours meanwhile. The figure is the median difference of neighbouring blocks, with a 95 %
-interval from a bootstrap over them.
+nothing takes the place of ours meanwhile. The figure is the median difference of neighbouring blocks, with a
+95 % interval from a bootstrap over them.
 """
 
 # ruff: noqa: SLF001 - it takes out what is in place
