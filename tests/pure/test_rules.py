@@ -169,6 +169,22 @@ def test_processor_use_of_many_threads_leaves_open_what_producing_is() -> None:
     assert plan.saving.least_ns < plan.saving.expected_ns < plan.saving.most_ns
 
 
+def test_processors_that_will_all_be_busy_are_not_counted_on_in_full() -> None:
+    run = Run().steps(100, input_wait=20)
+    cpu = CpuFacts(1.0, None, steady=True)
+    two = replace(waiting(run, cpu, loaders=[{"num_workers": 0}], torch_threads=1), usable_cpus=2.0)
+    plan, loop = workers.plan(two), two.loop_ns
+    assert plan is not None
+    assert loop is not None
+    assert plan.work == "processor"
+    saved = [part / loop for part in (plan.saving.least_ns, plan.saving.expected_ns, plan.saving.most_ns)]
+    assert saved == pytest.approx([0.85 * (1 - 1.5 / 2), 1 - 1.25 / 2, 1 - 0.9 / 2], rel=0.01)
+    # Where processors are left over, the loop and its workers do not get in each other's way.
+    many = workers.plan(replace(two, usable_cpus=8.0))
+    assert many is not None
+    assert many.saving.expected_ns > 1.2 * plan.saving.expected_ns
+
+
 def test_unsampled_processor_use_leaves_open_what_producing_is() -> None:
     run = Run().steps(100, input_wait=10)
     assert workers.producing(waiting(run, None)) == "unknown"

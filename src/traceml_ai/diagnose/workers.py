@@ -23,6 +23,10 @@ _HANDOVER_NS = 1.5e5
 # At best a turn takes so much of what the model says: consuming was measured beside producing, and the
 # two slow each other.
 _LUCKY = 0.9
+# When every processor is busy each gets less done than by itself: they share memory and caches, and on many
+# machines two of them are one core. So much longer work takes then, likely and at worst; measured: 1.14
+# to 1.44 times (docs/evidence/accuracy.md).
+_CROWDED, _MOST_CROWDED = 1.25, 1.5
 # More workers must promise this much less time, or they are not the advice.
 _WORTH = 0.05
 
@@ -56,12 +60,13 @@ def plan(signals: Signals) -> Plan | None:
     best = min(most, max(1, math.ceil(production / max(consume, 1.0))))
     work = producing(signals)
     free = max(consume + _HANDOVER_NS, production / best)
-    shared = max(free, _shared_ns(signals, production, consume, usable))
-    expected = {"processor": shared, "waiting": free, "unknown": (free + shared) / 2}[work]
+    in_turn = _shared_ns(signals, production, consume, usable)
+    shared, crowded, most_crowded = (max(free, in_turn * by) for by in (1.0, _CROWDED, _MOST_CROWDED))
+    expected = {"processor": crowded, "waiting": free, "unknown": (free + shared) / 2}[work]
     if best <= now or expected > (1 - _WORTH) * loop:
         return None
     likely_most = free if work != "processor" else shared
-    likely_least = shared if work != "waiting" else free
+    likely_least = {"processor": most_crowded, "waiting": free, "unknown": crowded}[work]
     return Plan(
         best,
         now,
