@@ -254,13 +254,14 @@ def timed_backward(
             st.fail("backward", error)
         return out
 
-    return _plain_backward(st, inner, backward, is_compiling) if _is_backward(inner) else backward
+    plain = _plain_backward(st, inner, backward, is_compiling)
+    return plain if _parameters(plain) == _parameters(inner) else backward
 
 
 def _plain_backward(
     st: StepState, inner: Wrapped, general: Wrapped, is_compiling: Callable[[], bool]
 ) -> Wrapped:
-    """The fast path before ``general``, for ``torch.autograd.backward`` as `_is_backward` knows it.
+    """The fast path before ``general``, for a ``torch.autograd.backward`` that takes the same parameters.
 
     With its parameters by name: packing and unpacking them would cost as much as the rest.
     """
@@ -301,20 +302,14 @@ def _plain_backward(
     return backward
 
 
-_BACKWARD = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
-_BACKWARD_DEFAULTS = (None, None, False, None, None)
-
-
-def _is_backward(function: Any) -> bool:
-    """Whether a function takes just the parameters that `_plain_backward` hands on, with these defaults."""
+def _parameters(function: Any) -> tuple[Any, ...] | None:
+    """The parameters that a Python function itself takes, not one that it wraps; None of any other."""
     code = getattr(function, "__code__", None)
-    return (
-        code is not None
-        and code.co_varnames[: code.co_argcount] == _BACKWARD
-        and not code.co_kwonlyargcount
-        and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-        and function.__defaults__ == _BACKWARD_DEFAULTS
-    )
+    if code is None:
+        return None
+    starred = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    names = code.co_varnames[: code.co_argcount]
+    return names, function.__defaults__, code.co_kwonlyargcount, starred
 
 
 def _wrt(inner: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
