@@ -129,9 +129,9 @@ def traced(hollow: Hollow, things: list[Thing], folder: str) -> tuple[Four, Step
     )
     iterator, model, optimizer = things
     st.log, st.append, st.step, st.next_chore = log, log.append, 1, 1 << 62
-    st.train_iterator = id(iterator)
+    st.train_iterator = weakref.ref(iterator)
     st.targets = {id(model): weakref.ref(model)}
-    st.plain_model, st.plain_optimizer = weakref.ref(model), id(optimizer)
+    st.plain_model, st.plain_optimizer = weakref.ref(model), weakref.ref(optimizer)
     st.plain_parameter = weakref.ref(hollow.parameter)
     st.make_room()
     st.stage = IDLE

@@ -51,6 +51,7 @@ from typing_extensions import assert_type
 
 import traceml
 import traceml_ai
+from traceml_ai.api import TracedStep
 
 
 def train(model: object, batches: list[dict[str, int]]) -> None:
@@ -60,7 +61,7 @@ def train(model: object, batches: list[dict[str, int]]) -> None:
     for batch in traceml.wrap_dataloader_fetch(batches):
         assert_type(batch, dict[str, int])
         with traceml.trace_step(model) as step, traceml.phase("loss"):
-            assert_type(step, traceml.trace_step)
+            assert_type(step, TracedStep)
     with traceml.trace_step():
         pass
     assert_type(traceml.final_summary(), dict[str, Any] | None)

@@ -24,7 +24,8 @@ class _Program:
         self.late = late  # another thread shows up for the first time when plain steps have begun
         self.stage = Stage(plain=plain)
         self.marked = marked
-        self.step = api.trace_step(self.stage.model)
+        self.mark: Callable[[], api.TracedStep] = lambda: api.trace_step(self.stage.model)
+        self.step = self.mark()
         self.train = self.stage.iterate("train", us=3)
         self.held_out = self.stage.iterate("held out")
         self.others = self.stage.iterate("another thread's")
@@ -85,6 +86,7 @@ class _Program:
 
     def open(self) -> None:
         if self.marked:
+            self.step = self.mark()
             self.step.__enter__()
 
     def close(self) -> None:
@@ -175,12 +177,16 @@ def test_no_step_is_plain_once_another_thread_trains_as_well(call: str) -> None:
     assert not any(record[FLAGS_COLUMN] & RAW_BIT for record in program.stage.log.records)
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("marked", [False, True])
-def test_plain_steps_are_really_written_as_time_stamps(marked: bool, named: bool) -> None:
+def test_plain_steps_are_really_written_as_time_stamps(marked: bool, named: bool, kept: bool) -> None:
     program = _Program(plain=True, marked=marked)
     if not named:
-        program.step = api.trace_step()
+        program.mark = api.trace_step
+    if kept:
+        step = program.mark()
+        program.mark = lambda: step
     program.run(["ordinary"] * 15)
     written = [bool(record[FLAGS_COLUMN] & RAW_BIT) for record in program.stage.log.records]
     assert written.count(True) >= 15

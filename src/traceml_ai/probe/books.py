@@ -48,7 +48,7 @@ from traceml_ai.probe.columns import (
     ZERO_HOT,
 )
 from traceml_ai.probe.device import DeviceTimer
-from traceml_ai.probe.plain import Plain
+from traceml_ai.probe.plain import Plain, gone
 from traceml_ai.probe.updates import Watch
 from traceml_ai.schema.step import HOT_COLUMNS, INDEX, decode_raw
 
@@ -74,19 +74,19 @@ class Log(Protocol):
 class Iteration:
     """One pass over one loader: its role, and how many batches it gave."""
 
-    __slots__ = ("_iterator", "fetches", "loader", "role")
+    __slots__ = ("fetches", "iterator", "loader", "role")
 
     def __init__(self, loader: object = None, iterator: object = None) -> None:
         self.role = UNKNOWN
         self.fetches = 0
         self.loader = loader  # only until its role is known
-        self._iterator: Callable[[], object] | None = None
-        with contextlib.suppress(TypeError):  # not every iterator can be referred to weakly
-            self._iterator = weakref.ref(iterator)
+        self.iterator: Callable[[], object] = gone  # it, weakly
+        with contextlib.suppress(TypeError):  # not every iterator can be referred to so
+            self.iterator = weakref.ref(iterator)
 
     def is_over(self) -> bool:
         """Whether nobody holds the iterator any more: no further batch will come of it."""
-        return self._iterator is not None and self._iterator() is None
+        return self.iterator is not gone and self.iterator() is None
 
 
 class Books(Plain):
@@ -303,7 +303,7 @@ class Books(Plain):
         """A step followed the pending fetch: this loader is training input."""
         iteration.role = TRAIN
         if iteration is self.iteration:
-            self.train_iterator = self.iterator
+            self.train_iterator = iteration.iterator
         self.pending = self.snapshot = None
         loader, iteration.loader = iteration.loader, None
         if loader is not None and self.on_loader is not None:

@@ -277,7 +277,8 @@ class Computing(Fetching):
 
     def follow(self, optimizer: int) -> None:
         """Know an optimizer, and whether it stepped, without looking it up: it may step again."""
-        self.plain_optimizer = optimizer
+        watch = self.watches.get(optimizer)
+        self.plain_optimizer = gone if watch is None else watch.optimizer
         self.plain_parameter = self.versioned.get(optimizer, gone)
         parameter = self.plain_parameter()
         self.plain_version = -1 if parameter is None else parameter._version  # noqa: SLF001

@@ -27,6 +27,7 @@ from traceml_ai.probe.columns import (
     TRAIN,
     UNKNOWN,
 )
+from traceml_ai.probe.plain import gone
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.settling import Settling
 
@@ -45,7 +46,7 @@ class Fetching(Settling):
         if len(self.iterations) >= MAX_ITERATIONS:
             self.iterations.clear()
         self.iterator = id(iterator)
-        self.train_iterator = 0
+        self.train_iterator = gone
         self.iteration = self.iterations[id(iterator)] = Iteration(loader, iterator)
 
     def _column_of_pending(self) -> int:
@@ -59,7 +60,7 @@ class Fetching(Settling):
             return self.iteration
         self.iterator = id(iterator)
         self.iteration = found
-        self.train_iterator = id(iterator) if found.role == TRAIN else 0
+        self.train_iterator = found.iterator if found.role == TRAIN else gone
         return found
 
     def enter_fetch(self, iterator: object) -> int:

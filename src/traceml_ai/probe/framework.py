@@ -41,6 +41,7 @@ from traceml_ai.probe.columns import (
     UPDATES,
 )
 from traceml_ai.probe.phases import Phases
+from traceml_ai.probe.plain import gone
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.state import StepState
 
@@ -107,7 +108,7 @@ class Window(Phases):
             st.begin_marking()
         st.discard()
         st.on_missing_forward = None
-        st.train_iterator = 0
+        st.train_iterator = gone
         st.framework = OWNED
         st.by_hand = by_hand
         st.no_forward = True

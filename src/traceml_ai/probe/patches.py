@@ -82,7 +82,7 @@ def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def __next__(self: Any) -> Any:  # noqa: N807
-        if st.stage == IDLE and id(self) == st.train_iterator:
+        if st.stage == IDLE and st.train_iterator() is self:
             st.stage = IN_FETCH
             raw[FETCH_BEGIN] = clock()
             try:

@@ -72,12 +72,14 @@ class Plain:
         self.append: Callable[[Sequence[int]], None] = _no_log  # replaced at the first step
         self.chore: Callable[[int], int] = lambda _step: 1 << 62
         self.next_chore = 1
-        self.train_iterator = 0  # id of the loader iterator in use, when its role is training
+        # The loader iterator in use, when its role is training. What a plain step has to recognise is
+        # referred to weakly: in a loop this costs a third of what `id()` does.
+        self.train_iterator: Callable[[], Any] = gone
         self.targets: dict[int, Callable[[], Any]] = {}  # measured models by id, referred to weakly
-        # What was called last: the model, and the optimizer (its id) with the parameter whose version
-        # counter shows that it stepped, and where that was after the step.
+        # What was called last: the model, and the optimizer with the parameter whose version counter
+        # shows that it stepped, and where that was after the step.
         self.plain_model: Callable[[], Any] = gone
-        self.plain_optimizer = 0
+        self.plain_optimizer: Callable[[], Any] = gone
         self.plain_parameter: Callable[[], Any] = gone
         self.plain_version = -1
         # The log's memory. Its records below `room` are written in place; with the next one more is due.

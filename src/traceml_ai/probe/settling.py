@@ -31,6 +31,7 @@ from traceml_ai.probe.columns import (
     SPLIT_AFTER_STEPS,
     UPDATES,
 )
+from traceml_ai.probe.plain import gone
 from traceml_ai.probe.telling import settle_call, settle_told
 from traceml_ai.schema.step import RAW
 
@@ -120,5 +121,5 @@ class Settling(Books):
             one_each = self.step >= SPLIT_AFTER_STEPS
         if self.device is not None:
             return GENERAL
-        plain = one_each and self.train_iterator and self.optimizers > 0 and not self.hand_open
+        plain = one_each and self.train_iterator is not gone and self.optimizers > 0 and not self.hand_open
         return self.resting if plain else GENERAL

@@ -37,7 +37,7 @@ def timed_step(
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0911, PLR0912 - a call less
         if is_compiling():
             return inner(self, *args, **kwargs)
-        if st.stage == BACKWARDED and id(self) == st.plain_optimizer:
+        if st.stage == BACKWARDED and st.plain_optimizer() is self:
             parameter = st.plain_parameter()
             if parameter is not None:
                 st.stage = IN_OPTIMIZER
@@ -62,7 +62,7 @@ def timed_step(
                     return out
                 st.leave_odd_optimizer(self, version != st.plain_version)
                 return out
-        if st.stage in (T_OPTIMIZER, T_READY) and id(self) == st.plain_optimizer and not st.in_optimizer:
+        if st.stage in (T_OPTIMIZER, T_READY) and st.plain_optimizer() is self and not st.in_optimizer:
             # A trainer's plain step: its closure, if it has one, runs inside. (On another thread nothing
             # is plain, see `probe.patches`.)
             parameter = st.plain_parameter()
