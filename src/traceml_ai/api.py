@@ -10,15 +10,14 @@ is none every call does nothing, and `init` says so once.
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 from _thread import get_ident
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from traceml_ai.errors import TraceMLError, UsageError
+from traceml_ai.errors import UsageError
+from traceml_ai.hook import by_script
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.columns import (
     BACKWARD,
@@ -34,10 +33,9 @@ from traceml_ai.probe.columns import (
     USER_0,
 )
 from traceml_ai.probe.compilers import hide_from_compilers
-from traceml_ai.probe.patches import timed_next
 from traceml_ai.probe.session import Session, Which
+from traceml_ai.probe.sources import TimedIterable
 from traceml_ai.probe.state import StepState
-from traceml_ai.schema import env
 from traceml_ai.schema.step import RAW
 
 __all__ = ["final_summary", "init", "phase", "summary", "trace_step", "wrap_dataloader_fetch"]
@@ -89,7 +87,7 @@ def init(
     global _by_script  # noqa: PLW0603 - a process is configured once
     if standalone and _configured is None:
         _check_mode(mode)
-        _record_alone(os.fspath(logs_dir), run_name)
+        by_script.record_alone(os.fspath(logs_dir), run_name)
     configure(
         mode,
         patch_dataloader=patch_dataloader,
@@ -129,7 +127,7 @@ def configure(
     first = _configured is None
     _configured = (mode, which)
     if first:
-        _apply(which)
+        by_script.apply(which)
 
 
 def _check_mode(mode: str) -> None:
@@ -147,71 +145,6 @@ def _which(mode: str, given: tuple[bool | None, ...]) -> Which:
             f"traceml.init(mode={mode!r}, {named[0]}=...): only mode='selective' takes patch_... arguments"
         )
     return Which(*(mode == "auto" for _ in given))
-
-
-def _apply(which: Which) -> None:
-    if env.is_disabled(os.environ.get(env.DISABLED)):
-        return
-    sessions.chosen = which
-    if not (os.environ.get(env.SPOOL) or sessions.joined or _join()):
-        return
-    if "torch" not in sys.modules:
-        if not os.environ.get(env.SPOOL):  # else the start-up hook waits for it already
-            from traceml_ai import hook
-            from traceml_ai.hook import torch_import
-
-            torch_import.watch(hook.root())
-        return
-    session = _session()
-    if session is not None and session.which != which:
-        session.reinstall(which)
-
-
-def _join() -> bool:
-    """Find the collector that waits for this process."""
-    from traceml_ai.probe import joining
-
-    try:
-        place = joining.join(os.environ)
-    except TraceMLError as error:
-        sessions.say_once(
-            f"{error}, nothing is measured; start it with: traceml run <script>, or start traceml serve first"
-        )
-        return False
-    sessions.joined, sessions.run_folder = place
-    return True
-
-
-def _record_alone(logs: str, run_name: str | None) -> None:
-    """Make a run of this process by itself, unless there is a collector or TraceML is switched off."""
-    if os.environ.get(env.SPOOL) or env.is_disabled(os.environ.get(env.DISABLED)):
-        return
-    from traceml_ai.probe import joining
-
-    try:
-        place = joining.record_alone(logs, run_name, os.environ)
-    except UsageError:
-        raise
-    except (TraceMLError, OSError) as error:
-        sessions.say_once(f"{error}: nothing is measured")
-        return
-    sessions.joined, sessions.run_folder = place
-    assert place.folder is not None
-    # Before the session registers its own end: what is registered first runs last.
-    atexit.register(joining.tell_at_exit, place.folder, os.getpid())
-    sessions.say_once(f"recording to {place.folder}")
-
-
-def _session() -> Session | None:
-    """This process's session, attached now if the start-up hook could not do it."""
-    if sessions.current is None and "torch" in sys.modules:
-        session = sessions.attach_from_environment(sys.modules["torch"], late=True)
-        if session is not None and sessions.joined:
-            from traceml_ai.hook import frameworks
-
-            frameworks.watch()
-        return session
-    return sessions.current
 
 
 def _active(session: Session | None) -> StepState | None:
@@ -241,7 +174,7 @@ class TracedStep:
                 st.stage = OPENED
                 self._st = st
                 return self
-        self._st = _begin_marked(session or _session(), self._model) or self._st
+        self._st = _begin_marked(session or by_script.session_of_process(), self._model) or self._st
         return self
 
     def __exit__(
@@ -370,60 +303,6 @@ class phase:  # noqa: N801 - used like a function
             st.leave_safely(self._before)
 
 
-class _TimedIterator(Generic[Item]):
-    """An iterator whose ``__next__`` is input wait.
-
-    Args:
-        inner: The iterator itself.
-        take: Takes one item for the iterator it is called with, timed if this process is measured.
-    """
-
-    def __init__(self, inner: Iterator[Item], take: Callable[[_TimedIterator[Item]], Item]) -> None:
-        self._inner = inner
-        self._take = take
-
-    def __iter__(self) -> _TimedIterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        return self._take(self)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
-def _take(iterator: _TimedIterator[Item]) -> Item:
-    return next(iterator._inner)  # noqa: SLF001 - our own
-
-
-class _TimedIterable(Generic[Item]):
-    """An iterable whose iterators are timed; everything else is the wrapped object's."""
-
-    def __init__(self, inner: Iterable[Item]) -> None:
-        self._inner = inner
-
-    def __iter__(self) -> Iterator[Item]:
-        session = sessions.current
-        if session is None:
-            return iter(self._inner)
-        take = timed_next(session.st, _take, get_ident)
-        iterator = _TimedIterator(iter(self._inner), take)
-        st = _active(session)
-        if st is None:
-            return iterator
-        try:
-            st.new_iteration(iterator)
-        except Exception as error:  # noqa: BLE001
-            st.fail("input", error)
-        return iterator
-
-    def __len__(self) -> int:
-        return len(self._inner)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
     """Time the fetches of a training source that is not a PyTorch ``DataLoader``.
 
@@ -434,7 +313,7 @@ def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
         An iterable over the same items. The object itself comes back, with one warning, when it is
         a PyTorch ``DataLoader`` that is timed already, and without a collector.
     """
-    session = sessions.current or _session()
+    session = sessions.current or by_script.session_of_process()
     if session is None:
         return iterable
     loader: type = session.torch.utils.data.DataLoader
@@ -446,7 +325,7 @@ def wrap_dataloader_fetch(iterable: Iterable[Item]) -> Iterable[Item]:
             say=True,
         )
         return iterable
-    return _TimedIterable(iterable)
+    return TimedIterable(iterable)
 
 
 def count_samples(count: int, *, again: bool) -> bool | None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceml_ai.live.screen import PLAIN, Screen, Style, sgr, styled, to_ansi
+from traceml_ai.live.screen import Screen, to_ansi
+from traceml_ai.live.styles import PLAIN, Style, sgr, styled
 
 SIZE = 20, 6
 

@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from traceml_ai.schema.kinds import OVER_THE_RUN_KINDS, PROCESS_KINDS, STEP_TIME_KINDS
 from traceml_ai.schema.summary import (
-    OVER_THE_RUN_KINDS,
-    PROCESS_KINDS,
-    STEP_TIME_KINDS,
     BetweenByCause,
     Estimate,
     Finding,

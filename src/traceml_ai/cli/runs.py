@@ -70,11 +70,9 @@ def wanted(args: argparse.Namespace, script: str | None) -> Filter:
 
 
 def _kind(text: str) -> str:
-    from traceml_ai.schema import summary
+    from traceml_ai.schema.kinds import KINDS
 
-    kinds = {*summary.STEP_TIME_KINDS, *summary.OVER_THE_RUN_KINDS, *summary.STEP_MEMORY_KINDS,
-             *summary.PROCESS_KINDS, *summary.SYSTEM_KINDS}  # fmt: skip
-    if text.upper() not in kinds:
+    if text.upper() not in KINDS:
         raise argparse.ArgumentTypeError(
             f"{text} is no finding: INPUT_BOUND is one, the page Findings has all"
         )

@@ -36,6 +36,8 @@ class Adapter:
         self.patches = Patches()
         self.run: EngineRun | None = None  # the engine that runs and is measured
         self.plans: list[Plan] = []  # of Ignite by hand, of MONAI
+        self.firing: tuple[Any, Wrapped, Wrapped] | None = None  # the class, its `_fire_event`, and ours
+        self.marks = [0, 0]  # time stamps of a plain step that are not written, see `_monai_noted`
         self.is_evaluator: Callable[[Any], bool] = _never
         self.is_unwanted: Callable[[Any], bool] = _never  # nothing of its run may be published
 
@@ -43,6 +45,18 @@ class Adapter:
     def events(self) -> Any:
         """``ignite.engine.Events``."""
         return sys.modules["ignite.engine.events"].Events
+
+    def may_hush(self) -> bool:
+        """Whether nobody has replaced ``Engine._fire_event`` after us."""
+        return self.firing is not None and vars(self.firing[0]).get("_fire_event") is self.firing[2]
+
+    def hush(self, quiet: bool) -> None:
+        """Take ours around ``Engine._fire_event`` out while events are told otherwise, or put it back."""
+        if self.firing is None:
+            return
+        engine, inner, ours = self.firing
+        if vars(engine).get("_fire_event") is (ours if quiet else inner):
+            engine._fire_event = inner if quiet else ours  # noqa: SLF001
 
     def plan(self, engine: Any) -> EngineRun | None:
         """What to measure of an engine that is about to run."""
@@ -85,7 +99,11 @@ def _install(adapter: Adapter) -> None:
         ("_fire_event", _firing),
         ("_setup_dataloader_iter", _iterating),
     ):
-        adapter.patches.set(engine, name, make(adapter, getattr(engine, name)))
+        inner = getattr(engine, name)
+        ours = make(adapter, inner)
+        adapter.patches.set(engine, name, ours)
+        if make is _firing:
+            adapter.firing = engine, inner, ours
 
 
 def safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:

@@ -42,7 +42,9 @@ class _Handlers:
 class TimedHandlers(list[Any]):
     """The handlers of one event while its engine is measured: the list it was, timed when fired."""
 
-    def __init__(self, entries: list[Any], run: EngineRun) -> None:
+    __slots__ = ("busy", "run")
+
+    def __init__(self, entries: list[Any], run: Any) -> None:
         super().__init__(entries)
         self.run = run
         self.busy = False
@@ -51,7 +53,8 @@ class TimedHandlers(list[Any]):
         # Only Ignite's own loop over them is timed, not what a handler does with the list meanwhile.
         if self.busy or not len(self):
             return super().__iter__()
-        return self.run.timed(self, super().__iter__())
+        timed: Iterator[Any] = self.run.timed(self, super().__iter__())
+        return timed
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy of an engine that is being measured is an engine like any other.
@@ -125,7 +128,11 @@ class EngineRun:
         registered = self.engine._event_handlers  # noqa: SLF001
         for event, entries in registered.items():
             if type(entries) is list:
-                registered[event] = TimedHandlers(entries, self)
+                registered[event] = self.timed_list(entries, event)
+
+    def timed_list(self, entries: list[Any], _event: Any) -> TimedHandlers:
+        """What an event's list of handlers is replaced by."""
+        return TimedHandlers(entries, self)
 
     def fails(self) -> None:
         """An exception leaves the iteration, or the loader."""
@@ -140,7 +147,7 @@ class EngineRun:
         self.session.facts.values["residual_parts_steps"] = self.steps
         registered = self.engine._event_handlers  # noqa: SLF001
         for event, entries in registered.items():
-            if type(entries) is TimedHandlers:
+            if isinstance(entries, TimedHandlers):
                 registered[event] = [*list.__iter__(entries)]
         if self.st.in_fetch:
             self.st.abort_fetch(self.st.base())
@@ -225,7 +232,7 @@ class EngineRun:
 
     def add_part(self, name: str, spent: int) -> None:
         """Some of the residual was spent on something that has a name."""
-        _add(self.parts, name, spent)
+        add_to(self.parts, name, spent)
 
     def timed(self, handlers: TimedHandlers, entries: Iterator[Any]) -> Iterator[Any]:
         """The handlers of an event, each called by Ignite before the next is asked for.
@@ -273,7 +280,7 @@ class EngineRun:
         if before.window:
             self.add_part(self.part_of(handler), before.since - since)
         elif st.step:
-            _add(self.costs, self.name_of(handler), now - since)
+            add_to(self.costs, self.name_of(handler), now - since)
 
     def _end_handlers(self, before: _Handlers) -> None:
         """All have."""
@@ -349,7 +356,8 @@ class EngineRun:
             self.st.cur = BETWEEN
 
 
-def _add(books: dict[str, int], name: str, spent: int) -> None:
+def add_to(books: dict[str, int], name: str, spent: int) -> None:
+    """Add to what something with a name took."""
     if name in books:
         books[name] += spent
     else:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from traceml_ai.integrations import _lightning_attach as attaching
+from traceml_ai.integrations import _lightning_precision as precision
 from traceml_ai.integrations._lightning_attach import Adapter
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe.columns import (
@@ -26,19 +27,15 @@ from traceml_ai.probe.columns import (
     OWNED,
     RESIDUAL,
     RESIDUAL_CHECKPOINT,
-    T_BACKWARD,
-    T_BACKWARDED,
     T_BETWEEN,
     T_CALLED,
     T_FETCH,
     T_FETCHED,
     T_HANDLERS,
     T_MOVING,
-    T_OPTIMIZER,
     T_READY,
     T_UPDATED,
 )
-from traceml_ai.probe.framework import Window
 from traceml_ai.probe.safety import call_safely
 from traceml_ai.schema.step import RAW, TOLD
 
@@ -80,59 +77,7 @@ def install(adapter: Adapter) -> None:
         (trainer, "save_checkpoint", _saving),
     ):
         adapter.patches.set(owner, name, make(adapter, getattr(owner, name)))
-    precision = adapter.module("plugins.precision.precision").Precision
-    for name, moment in _PRECISION.items():
-        adapter.patches.set(precision, name, _telling(adapter, getattr(precision, name), moment))
-
-
-class _Moment(NamedTuple):
-    """What is known when a precision plugin calls the callbacks: how it is noted, and how it is told."""
-
-    due: int  # the stage of a plain step that it ends
-    stamp: int  # in `Plain.told`
-    then: int
-    in_backward: bool
-    tell: Callable[..., None]
-
-
-_PRECISION = {
-    "pre_backward": _Moment(T_CALLED, BACKWARD_BEGIN, T_BACKWARD, True, Window.begin_backward),
-    "post_backward": _Moment(T_BACKWARD, BACKWARD_END, T_BACKWARDED, False, Window.end_backward),
-    "_after_closure": _Moment(T_BACKWARDED, OPTIMIZER_BEGIN, T_OPTIMIZER, False, Window.begin_optimizer),
-}
-
-
-def tells(precision: Any) -> bool:
-    """Whether a precision plugin calls its callbacks where Lightning's do, so that it need not call ours."""
-    return all(hasattr(getattr(type(precision), name, None), _TELLS) for name in _PRECISION)
-
-
-_TELLS = "traceml_tells"
-
-
-def _telling(adapter: Adapter, inner: Wrapped, moment: _Moment) -> Wrapped:
-    """What calls the callbacks around a backward and before an update: we are told first.
-
-    A callback of ours would do, but each that Lightning calls takes it some five microseconds.
-    """
-    st = adapter.session.st
-    told, clock = st.told, st.clock
-    due, stamp, then, in_backward, tell = moment
-
-    @functools.wraps(inner)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        fit = adapter.fit
-        if fit is not None and fit.precision is self:
-            if st.stage == due:
-                told[stamp] = clock()
-                st.in_backward = in_backward
-                st.stage = then
-            else:
-                tell(fit.window, *args, *kwargs.values())
-        return inner(self, *args, **kwargs)
-
-    setattr(call, _TELLS, True)
-    return call
+    precision.install(adapter)
 
 
 def _safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:
@@ -245,7 +190,6 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
             return inner(self)
         if st.stage == T_BETWEEN and self._combined_loader is fit.loader:
             st.stage = T_FETCH
-            st.in_fetch = True
             told[FETCH_BEGIN] = clock()
             try:
                 batch = inner(self)
@@ -257,7 +201,6 @@ def _fetching(adapter: Adapter, inner: Wrapped) -> Wrapped:
                 raise
             if st.stage == T_FETCH and self.fetched != 1:
                 told[FETCH_END] = clock()
-                st.in_fetch = False
                 st.stage = T_FETCHED
             else:
                 fit.window.end_fetch(self.fetched == 1)

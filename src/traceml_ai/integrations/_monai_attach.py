@@ -5,17 +5,30 @@ from __future__ import annotations
 import sys
 import weakref
 from _thread import get_ident
+from collections.abc import Callable
 from typing import Any
 
 from traceml_ai import api
 from traceml_ai.integrations import _ignite_attach as ignite_attach
 from traceml_ai.integrations._ignite_calls import Adapter, adapter_of
 from traceml_ai.integrations._ignite_run import EngineRun
-from traceml_ai.integrations._monai_run import SupervisedRun
+from traceml_ai.integrations._monai_noted import PREPARED, ZEROED, NotedRun
 from traceml_ai.probe import session as sessions
+from traceml_ai.probe.columns import (
+    T_BACKWARDED,
+    T_FETCHED,
+    T_HANDLERS,
+    T_INFERRING,
+    T_OPTIMIZER,
+    T_READY,
+    T_TRAINING,
+    T_ZEROING,
+)
 from traceml_ai.probe.session import Session
+from traceml_ai.schema.step import TOLD
 
 TRAINERS = "monai.engines.trainer"
+SAMPLES = TOLD["samples"]
 _READ = ("prepare_batch", "network", "optimizer", "inferer")
 _BATCHWISE = "; TraceMLHandler(batch_scoped=True) measures it batch by batch"
 
@@ -28,14 +41,44 @@ class Reading(property):
     """An attribute of a trainer whose readings are told. What is read and written is the real one."""
 
 
+# What a reading ends in a plain step: list and position for its time stamp, and the stage that follows.
+_Due = tuple[list[int], int, int]
+
+
+def _dues(adapter: Adapter, name: str) -> dict[int, _Due]:
+    """By the stage in which a reading is due."""
+    told, marks = adapter.session.st.told, adapter.marks
+    dues: dict[str, dict[int, _Due]] = {
+        "prepare_batch": {T_FETCHED: (told, TOLD["open"], T_READY)},
+        "network": {T_READY: (marks, PREPARED, T_TRAINING)},
+        "optimizer": {
+            T_TRAINING: (marks, ZEROED, T_ZEROING),
+            T_BACKWARDED: (told, TOLD["optimizer_begin"], T_OPTIMIZER),
+        },
+        "inferer": {T_ZEROING: (told, TOLD["forward_begin"], T_INFERRING)},
+    }
+    return dues[name]
+
+
 def _reading(adapter: Adapter, name: str) -> Reading:
     st = adapter.session.st
+    told, clock = st.told, st.clock
+    dues, counts = _dues(adapter, name), name == "prepare_batch"
 
     def read(engine: Any) -> Any:
         run = adapter.run
-        if run is not None and run.engine is engine and name in run.reads and st.ident == get_ident():
+        if run is not None and run.engine is engine:
             try:
-                run.reads[name]()
+                due = dues.get(st.stage)
+                if due is not None:
+                    # Like the other fast paths it does not ask which thread this is.
+                    stamps, at, then = due
+                    if counts:
+                        told[SAMPLES] = run.samples()
+                    stamps[at] = clock()
+                    st.stage = then
+                elif st.stage < T_HANDLERS and name in run.reads and st.ident == get_ident():
+                    run.reads[name]()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("monai", error)
         try:
@@ -43,6 +86,12 @@ def _reading(adapter: Adapter, name: str) -> Reading:
         except KeyError:
             message = f"{type(engine).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=engine) from None
+
+    return Reading(read, *_changing(name), f"The trainer's own ``{name}``.")
+
+
+def _changing(name: str) -> tuple[Callable[[Any, Any], None], Callable[[Any], None]]:
+    """Writing and deleting an attribute of a trainer."""
 
     def write(engine: Any, value: Any) -> None:
         engine.__dict__[name] = value
@@ -52,7 +101,7 @@ def _reading(adapter: Adapter, name: str) -> Reading:
             raise AttributeError(name)
         del engine.__dict__[name]
 
-    return Reading(read, write, delete, f"The trainer's own ``{name}``.")
+    return write, delete
 
 
 def install(session: Session) -> Adapter | None:
@@ -171,7 +220,7 @@ def _plan(adapter: Adapter, engine: Any) -> EngineRun | None:
     if not _is_standard(engine):
         return ignite_attach.batch_run(adapter, engine, "monai", _version())
     events = sys.modules["monai.engines.utils"].IterationEvents
-    run = SupervisedRun(session, engine, adapter.events, events)
+    run = NotedRun(session, engine, adapter, events)
     run.describe(_version(), [engine.network])
     session.facts.values["accumulation"] = getattr(engine, "accumulation_steps", None)
     return run

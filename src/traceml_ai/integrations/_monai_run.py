@@ -33,12 +33,12 @@ from traceml_ai.probe.session import Session
 _OWN_HANDLERS = {"_decollate_data": "decollation", "_run_postprocessing": "postprocessing"}
 
 # Stages of an iteration: which reading comes next, or what goes on.
-_OUT, _READY, _PREPARING, _TRAINING, _ZEROING, _FORWARD, _BACKWARD, _UPDATING = range(8)
+OUT, READY, PREPARING, TRAINING, ZEROING, FORWARD_STAGE, BACKWARD_STAGE, UPDATING = range(8)
 # Parts of the residual, by position in `SupervisedRun._spent`.
-_PREPARE, _TRAIN, _ZERO, _LOSS, _SCALER = range(5)
+PREPARE, TRAIN, ZERO, LOSS, SCALER = range(5)
 _PARTS = ("prepare_batch", "network.train", "zero_grad", "loss", "gradient scaler")
 # Parts are brought to the facts every so many steps; a power of two.
-_TELL_EVERY = 64
+TELL_EVERY = 64
 
 
 class SupervisedRun(EngineRun):
@@ -91,11 +91,11 @@ class SupervisedRun(EngineRun):
     def fails(self) -> None:
         """An exception leaves the iteration, or the loader."""
         super().fails()
-        self.stage = _OUT
+        self.stage = OUT
 
     def ends(self) -> None:
         """`Engine.run` returns."""
-        self.stage = _OUT
+        self.stage = OUT
         self._tell_parts()
         super().ends()
 
@@ -140,28 +140,28 @@ class SupervisedRun(EngineRun):
             self.fresh = False
             acc[FLAGS] |= FIRST_BIT
         st.cur = BETWEEN
-        self.stage = _READY
+        self.stage = READY
 
     # -- readings -----------------------------------------------------------------------------
 
     def _prepares(self) -> None:
-        if self.stage == _READY:
-            self.stage = _PREPARING
+        if self.stage == READY:
+            self.stage = PREPARING
             self._due = self._scaled = self._stepped = False
             self.window.open(self.samples())
 
     def _trains(self) -> None:
-        if self.stage == _PREPARING:
-            self.stage = _TRAINING
-            self._residual(_PREPARE)
+        if self.stage == PREPARING:
+            self.stage = TRAINING
+            self._residual(PREPARE)
 
     def _uses_optimizer(self) -> None:
-        if self.stage == _TRAINING:
-            self.stage = _ZEROING
-            self._residual(_TRAIN)
+        if self.stage == TRAINING:
+            self.stage = ZEROING
+            self._residual(TRAIN)
             if self.window.batches:
                 self._loses_group()
-        elif self.stage == _UPDATING and not self._due:
+        elif self.stage == UPDATING and not self._due:
             self._attempts()
 
     def _loses_group(self) -> None:
@@ -185,10 +185,10 @@ class SupervisedRun(EngineRun):
         return bool(engine.amp) and engine.scaler is not None
 
     def _infers(self) -> None:
-        if self.stage not in (_TRAINING, _ZEROING):
+        if self.stage not in (TRAINING, ZEROING):
             return
-        self._residual(_ZERO if self.stage == _ZEROING else _TRAIN)
-        self.stage = _FORWARD
+        self._residual(ZERO if self.stage == ZEROING else TRAIN)
+        self.stage = FORWARD_STAGE
         st = self.st
         if st.on_first_forward is not None:
             st.on_first_forward()
@@ -226,8 +226,8 @@ class SupervisedRun(EngineRun):
         st = self.st
         if not st.window:
             return
-        self._residual(_LOSS)
-        self.stage = _BACKWARD
+        self._residual(LOSS)
+        self.stage = BACKWARD_STAGE
         st.in_backward = True
         st.cur = BACKWARD
         if st.device is not None:
@@ -235,9 +235,9 @@ class SupervisedRun(EngineRun):
 
     def _backwarded(self) -> None:
         st = self.st
-        if self.stage != _BACKWARD or not st.window:
+        if self.stage != BACKWARD_STAGE or not st.window:
             return
-        self.stage = _UPDATING
+        self.stage = UPDATING
         now = st.clock()
         acc = st.acc
         acc[st.cur] += now - st.mark
@@ -250,12 +250,12 @@ class SupervisedRun(EngineRun):
             st.device.end()
 
     def _computed(self) -> None:
-        self.stage = _OUT
+        self.stage = OUT
         st = self.st
         if not st.window:
             return
         if self._scaled:
-            self._residual(_SCALER)
+            self._residual(SCALER)
             st.in_optimizer = False
             if self._stepped and st.took_effect:
                 st.acc[UPDATES] += 1
@@ -277,7 +277,7 @@ class SupervisedRun(EngineRun):
         self.close(due=True)
         if not self.steps:
             self._spent[:] = [0] * len(_PARTS)  # of the first steps, which are not counted
-        if not self.steps % _TELL_EVERY or self.steps <= 1:
+        if not self.steps % TELL_EVERY or self.steps <= 1:
             self._tell_parts()
 
     # -- the optimizer's own step -------------------------------------------------------------
@@ -285,7 +285,7 @@ class SupervisedRun(EngineRun):
     def step_begins(self, optimizer: Any, *_args: Any) -> None:
         """The step begins (a hook of the trainer's optimizer)."""
         if self._due:
-            self._residual(_SCALER)
+            self._residual(SCALER)
             super().step_begins(optimizer)
 
     def step_ends(self, optimizer: Any, *_args: Any) -> None:

@@ -22,6 +22,7 @@ from traceml_ai import api
 from traceml_ai.errors import TraceMLError
 from traceml_ai.integrations import _lightning_attach as attaching
 from traceml_ai.integrations import _lightning_calls as calls
+from traceml_ai.integrations import _lightning_precision as precision
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.safety import call_safely
@@ -95,7 +96,7 @@ class TraceMLCallback:
         if fit is not None:
             window = fit.window
             each_batch[_END] = fit.batch_ends
-            if calls.tells(fit.precision):
+            if precision.tells(fit.precision):
                 window.listen = self._listen
             else:
                 fit.precision = None
@@ -106,10 +107,11 @@ class TraceMLCallback:
         for name in (*each_batch, _END):
             self.__dict__.pop(name, None)
 
-    def _listen(self, to_ends: bool) -> None:
-        """Whether we need to be told that a batch is over: plain ones are known to be."""
+    def _listen(self, stage: int | None) -> None:
+        """Whether we need to be told that a batch is over: plain ones, noted now, are known to be."""
         if self.fit is not None:
-            self.__dict__[_END] = self._before_theirs(_END, self.fit.batch_ends if to_ends else None)
+            ours = None if stage is None else self.fit.batch_ends
+            self.__dict__[_END] = self._before_theirs(_END, ours)
 
     def _before_theirs(self, name: str, ours: Callable[..., None] | None) -> Callable[..., None] | None:
         """A hook of ours, and after it the one that a class derived from ours has of that name."""

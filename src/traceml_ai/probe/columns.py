@@ -52,6 +52,12 @@ IN_FETCH, IN_FORWARD, IN_BACKWARD, IN_OPTIMIZER = 11, 12, 13, 14
 # OPENED, IN_FORWARD and FORWARDED.
 T_HANDLERS, T_BETWEEN, T_FETCH, T_FETCHED, T_MOVING, T_READY = 20, 21, 22, 23, 24, 25
 T_CALLED, T_BACKWARD, T_BACKWARDED, T_OPTIMIZER, T_UPDATED = 26, 27, 28, 29, 30
+# Of a trainer whose handlers and parts of the step are told apart (`integrations._monai_noted`).
+T_TRAINING, T_ZEROING, T_INFERRING, T_CLOSING = 31, 32, 33, 34
+
+# Stages in which something is under way that the books have a flag for.
+FETCHING = (IN_FETCH, T_FETCH)
+DIFFERENTIATING = (IN_BACKWARD, T_BACKWARD)
 
 # `cur` of a process that is not measured (any more): no fast path recognises it.
 OFF = -1

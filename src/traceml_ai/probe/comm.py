@@ -42,6 +42,7 @@ from traceml_ai.probe.columns import (
     T_FETCH,
     T_FETCHED,
     T_HANDLERS,
+    T_INFERRING,
     T_OPTIMIZER,
     T_UPDATED,
 )
@@ -63,6 +64,7 @@ _OF_STAGE = {
     T_BETWEEN: _PLACE["between_steps"],
     T_FETCH: _PLACE["input_wait"],
     T_FETCHED: _PLACE["between_steps"],
+    T_INFERRING: _PLACE["forward"],
     T_BACKWARD: _PLACE["backward"],
     T_OPTIMIZER: _PLACE["optimizer"],
     T_UPDATED: _PLACE["optimizer"],

@@ -16,6 +16,7 @@ from traceml_ai.probe.columns import (
     BACKWARD,
     BETWEEN,
     BOUNDARIES,
+    DIFFERENTIATING,
     EVAL,
     FETCHES,
     FLAGS,
@@ -24,7 +25,6 @@ from traceml_ai.probe.columns import (
     H2D,
     HAND_AFTER_BACKWARDS,
     IDLE,
-    IN_BACKWARD,
     MARKED_BIT,
     MICROBATCHES,
     NO_OPTIMIZER_BIT,
@@ -92,7 +92,7 @@ class Computing(Fetching):
     def note_foreign(self, module: object = None) -> None:
         """A model (if it is a measured one) or an optimizer was called on another thread."""
         aside = module is not None and id(module) not in self.targets
-        if not (aside or self.in_backward or self.stage == IN_BACKWARD):  # those are autograd's own
+        if not (aside or self.in_backward or self.stage in DIFFERENTIATING):  # those are autograd's own
             self.resting = GENERAL
 
     def enter_forward(self, training: bool) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from time import sleep
 from typing import Any, Protocol
 
 from traceml_ai.schema.step import INDEX, Observed
@@ -26,6 +27,7 @@ _NO_COLUMN = -1
 
 # Steps whose events were not read back yet. A device further behind than this is not waited for.
 MAX_PENDING = 64
+_LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 
 class Events(Protocol):
@@ -202,6 +204,13 @@ class DeviceTimer:
             self._pending.popleft()
         oldest = self._pending[0].index if self._pending else self._closed
         self._settle(oldest)
+
+    def finish_soon(self) -> None:
+        """At exit: give the device a moment for the last steps. Polls, does not synchronise."""
+        for _ in range(_LAST_POLLS):
+            if self.finish():
+                return
+            sleep(_LAST_POLL_S)
 
     def finish(self) -> bool:
         """At exit: read back what is done; True when nothing is left."""

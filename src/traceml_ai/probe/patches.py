@@ -26,7 +26,9 @@ from traceml_ai.probe.columns import (
     BACKWARDED,
     BETWEEN,
     CHECKPOINT,
+    DIFFERENTIATING,
     FETCHED,
+    FETCHING,
     FORWARDED,
     IDLE,
     IN_BACKWARD,
@@ -133,7 +135,7 @@ def timed_iter(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def __iter__(self: Any) -> Any:  # noqa: N807
-        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH or st.framework == ASIDE:
+        if get_ident() != st.ident or st.in_fetch or st.stage in FETCHING or st.framework == ASIDE:
             return inner(self)
         before = st.enter_safely(LOADER, LOADER)
         try:
@@ -233,7 +235,7 @@ def timed_backward(
             return inner(*args, **kwargs)
         if (
             st.in_backward
-            or st.stage == IN_BACKWARD
+            or st.stage in DIFFERENTIATING
             or (get_ident() != st.ident and not st.adopt_or_count(get_ident()))
         ):
             return inner(*args, **kwargs)
@@ -279,7 +281,7 @@ def _plain_backward(
         if is_compiling():
             return inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
         if st.stage != FORWARDED:
-            if st.in_backward or st.stage == IN_BACKWARD:
+            if st.in_backward or st.stage in DIFFERENTIATING:
                 return inner(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             return general(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
         st.stage = IN_BACKWARD
@@ -354,7 +356,7 @@ def timed_save(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> W
 
     @functools.wraps(inner)
     def save(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() != st.ident or st.in_fetch or st.stage == IN_FETCH:
+        if get_ident() != st.ident or st.in_fetch or st.stage in FETCHING:
             return inner(*args, **kwargs)
         before = st.enter_safely(RESIDUAL_CHECKPOINT, CHECKPOINT)
         try:

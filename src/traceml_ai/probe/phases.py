@@ -47,7 +47,8 @@ class Phases:
         self.st = st
         self._backward: int | None = None
         self._optimizer = 0  # id of the one that steps
-        self.listen: Callable[[bool], None] | None = None  # told when plain steps begin (False) and end
+        # Told when plain steps begin (None), and when they end, in the books already: at which stage.
+        self.listen: Callable[[int | None], None] | None = None
         self.was_plain = False  # the last step: one batch, model call, backward and update
 
     @property
@@ -76,10 +77,11 @@ class Phases:
         told[TOLD["begin"]] = st.mark
         told[TOLD["flags"]] = RAW_MARKED_BIT | TOLD_BIT
         told[TOLD["boundaries"]] = 5
+        told[TOLD["h2d_end"]] = told[TOLD["optimizer_end"]] = 0  # where an adapter does not note them
         st.telling = self
         st.stage = T_HANDLERS
         if self.listen is not None:
-            self.listen(False)
+            self.listen(None)
 
     def resume_backward(self, before: int) -> None:
         """A backward that was noted goes on in the books."""
@@ -121,7 +123,6 @@ class Phases:
             st = self.st
             if st.stage == T_CALLED:
                 st.told[BACKWARD_BEGIN] = st.clock()
-                st.in_backward = True
                 st.stage = T_BACKWARD
                 return
             if st.stage >= IDLE:
@@ -147,7 +148,6 @@ class Phases:
             st = self.st
             if st.stage == T_BACKWARD:
                 st.told[BACKWARD_END] = st.clock()
-                st.in_backward = False
                 st.stage = T_BACKWARDED
                 return
             before, self._backward = self._backward, None

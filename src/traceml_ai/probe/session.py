@@ -14,7 +14,7 @@ import sys
 import weakref
 from _thread import get_ident
 from collections.abc import Callable
-from time import perf_counter_ns, sleep, time_ns
+from time import perf_counter_ns, time_ns
 from typing import Any, NamedTuple
 
 from traceml_ai.probe import patches as timed
@@ -38,9 +38,8 @@ from traceml_ai.spool.writer import Identity, StepLogWriter
 _FACTS_AT_STEPS = frozenset({1, 10, 100, 1000})
 _CHORE_EVERY = 256
 # The wrappers hold `raw` itself; the models and optimizers are the child's as well.
-_KEPT_OVER_FORK = frozenset({"raw", "targets", "optimizers", "watches", "versioned"})
+_KEPT_OVER_FORK = frozenset({"raw", "told", "targets", "optimizers", "watches", "versioned"})
 _MANY_FOREIGN = 5
-_LAST_POLLS, _LAST_POLL_S = 20, 0.01
 
 current: Session | None = None
 chosen: Which | None = None  # what init() asked for, possibly before there was a torch to measure
@@ -323,7 +322,7 @@ class Session:
         if st.hand_open:
             st.end_hand_step()
         if st.device is not None:
-            _read_back(st.device)
+            st.device.finish_soon()
         if self.writer is not None:
             self.writer.put(layout.ABORTED, st.aborted)
             if st.ident != -1:
@@ -375,14 +374,6 @@ def attach_from_environment(torch: Any, *, late: bool = False) -> Session | None
     except Exception as error:  # noqa: BLE001
         say_once(f"can't measure this process ({name_of(error)}); it runs on unmeasured")
         return None
-
-
-def _read_back(device: DeviceTimer) -> None:
-    """At exit: give the device a moment to finish the last steps. Polls, does not synchronise."""
-    for _ in range(_LAST_POLLS):
-        if device.finish():
-            return
-        sleep(_LAST_POLL_S)
 
 
 def _quietly(method: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -35,12 +35,16 @@ from traceml_ai.probe.columns import (
     T_BACKWARDED,
     T_BETWEEN,
     T_CALLED,
+    T_CLOSING,
     T_FETCH,
     T_FETCHED,
     T_HANDLERS,
+    T_INFERRING,
     T_MOVING,
     T_OPTIMIZER,
     T_READY,
+    T_TRAINING,
+    T_ZEROING,
     UPDATES,
 )
 from traceml_ai.schema.step import RAW, TOLD
@@ -60,9 +64,14 @@ def settle_told(st: Books, window: Any, stage: int) -> None:
         window: The trainer's `Window`.
         stage: How far that is.
     """
-    told = st.told
+    _settle_between(st, window, stage)
     if window.listen is not None:
-        window.listen(True)
+        window.listen(stage)
+
+
+def _settle_between(st: Books, window: Any, stage: int) -> None:
+    """`settle_told` from the step before on."""
+    told = st.told
     st.acc[OWN] = told[TOLD["own"]]
     st.mark = told[TOLD["begin"]]
     st.cur = HANDLERS
@@ -95,12 +104,16 @@ def _settle_window(st: Books, window: Any, stage: int) -> None:
     st.cur = H2D
     if stage == T_MOVING:
         return
-    _note(st, H2D, told[TOLD["h2d_end"]])
+    _note(st, H2D, told[TOLD["h2d_end"]] or st.mark)
     st.cur = RESIDUAL
-    if stage == T_READY:
+    if stage in (T_READY, T_TRAINING, T_ZEROING):
         return
     if stage < T_CALLED:
         settle_call(st, stage)
+        return
+    if stage == T_INFERRING:
+        _note(st, RESIDUAL, told[TOLD["forward_begin"]])
+        st.cur = FORWARD
         return
     _note_call(st, told[TOLD["forward_begin"]], told[TOLD["forward_end"]])
     if stage != T_CALLED:
@@ -123,9 +136,13 @@ def _settle_backward(st: Books, window: Any, stage: int) -> None:
         return
     _note(st, RESIDUAL, told[TOLD["optimizer_begin"]])
     st.cur = OPTIMIZER
-    if stage != T_OPTIMIZER:
-        acc[UPDATES] = 1
-        st.took_effect = True
+    if stage == T_OPTIMIZER:
+        return
+    acc[UPDATES] = 1
+    st.took_effect = True
+    if stage == T_CLOSING:
+        _note(st, OPTIMIZER, told[TOLD["optimizer_end"]])
+        st.cur = RESIDUAL
 
 
 def settle_call(st: Books, stage: int) -> None:

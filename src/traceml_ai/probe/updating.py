@@ -21,6 +21,7 @@ from traceml_ai.probe.plain import gone
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import RAW
 
+_TOLD = (T_OPTIMIZER, T_READY)  # stages of a trainer's plain step in which its optimizer may step
 OPTIMIZER_BEGIN, OPTIMIZER_END = RAW["optimizer_begin"], RAW["optimizer_end"]
 
 
@@ -62,7 +63,7 @@ def timed_step(
                     return out
                 st.leave_odd_optimizer(self, version != st.plain_version)
                 return out
-        if st.stage in (T_OPTIMIZER, T_READY) and st.plain_optimizer() is self and not st.in_optimizer:
+        if st.stage in _TOLD and st.plain_optimizer() is self and not st.in_optimizer:
             # A trainer's plain step: its closure, if it has one, runs inside. (On another thread nothing
             # is plain, see `probe.patches`.)
             parameter = st.plain_parameter()

@@ -200,13 +200,14 @@ TOLD_COLUMNS: tuple[str, ...] = (
     "fetch_end",
     "boundaries",
     "flags",
-    "h2d_end",
-    "unused",
+    "h2d_end",  # 0: nothing was transferred
+    "optimizer_end",  # 0: with the window
     "global_step",  # plus one
 )
 """What the first columns of a ``Flags.TOLD`` record mean: a plain step of a framework's trainer.
 
-The transfer begins with the window, and the optimizer's phase ends with it.
+A transfer begins with the window. Where callbacks are not all there is between ``begin`` and the end of
+the last of them, ``handlers_end`` is ``begin`` plus what they took.
 """
 TOLD: dict[str, int] = {name: i for i, name in enumerate(TOLD_COLUMNS)}
 
@@ -244,12 +245,20 @@ def decode_raw(stamps: Any, *, told: bool = False) -> dict[str, Any]:
     }
     computing = between("backward_begin", "forward_end") + between("optimizer_begin", "backward_end")
     if told:
+        ready, updated = (
+            stamps[at[end]] + (stamps[at[end]] == 0) * stamps[at[instead]]
+            for end, instead in (("h2d_end", "open"), ("optimizer_end", "close"))
+        )
         return values | {
             "between_handlers_ns": between("handlers_end", "begin"),
             "between_other_ns": between("fetch_begin", "handlers_end") + between("open", "fetch_end"),
-            "h2d_ns": between("h2d_end", "open"),
-            "optimizer_ns": between("close", "optimizer_begin"),
-            "residual_other_ns": between("forward_begin", "h2d_end") + computing,
+            "h2d_ns": ready - stamps[at["open"]],
+            "optimizer_ns": updated - stamps[at["optimizer_begin"]],
+            "residual_other_ns": stamps[at["forward_begin"]]
+            - ready
+            + computing
+            + stamps[at["close"]]
+            - updated,
             "global_step": stamps[at["global_step"]],
         }
     return values | {

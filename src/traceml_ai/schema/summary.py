@@ -21,55 +21,6 @@ Severity = Literal["info", "warning", "critical"]
 Confidence = Literal["low", "medium", "high"]
 EvidenceValue: TypeAlias = float | int | str | bool | list[float | int | str | None] | None
 
-STEP_TIME_KINDS = (
-    "INPUT_BOUND",
-    "H2D_BOUND",
-    "COMPUTE_BOUND",
-    "RESIDUAL_HEAVY",
-    "HOST_BOUND",
-    "COMM_BOUND",
-    "INPUT_STRAGGLER",
-    "COMPUTE_STRAGGLER",
-    "H2D_STRAGGLER",
-    "STRAGGLER",
-    "BALANCED",
-    "INCOMPLETE_DATA",
-    "NO_DATA",
-)
-OVER_THE_RUN_KINDS = (
-    "SLOWDOWN",
-    "PERIODIC_STALL",
-    "EPOCH_START_STALL",
-    "GC_PAUSES",
-    "OUTSIDE_HEAVY",
-)
-STEP_MEMORY_KINDS = (
-    "BALANCED",
-    "HIGH_PRESSURE",
-    "IMBALANCE",
-    "MEMORY_RISING",
-    "MEMORY_CREEP",
-    "NO_DATA",
-)
-PROCESS_KINDS = (
-    "NORMAL",
-    "HIGH_CPU",
-    "HOST_MEMORY_PRESSURE",
-    "MEMORY_RISING",
-    "MEMORY_CREEP",
-    "NO_DATA",
-)
-SYSTEM_KINDS = (
-    "NORMAL",
-    "HIGH_CPU",
-    "HIGH_RAM",
-    "LOW_GPU_UTILIZATION",
-    "MODERATE_GPU_UTILIZATION",
-    "GPU_THROTTLED",
-    "GPU_MEMORY_PRESSURE",
-    "NO_DATA",
-)
-
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Where a finding holds. ``None``: not narrowed down in that respect."""

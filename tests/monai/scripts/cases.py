@@ -961,6 +961,88 @@ def a_handler_by_hand_is_the_same():
     return made.result()
 
 
+# -- plain steps ------------------------------------------------------------------------------
+
+
+def _is_noted():
+    """Whether the steps are only noted; not at all without TraceML."""
+    if not TRACED:
+        return False
+    from traceml_ai.probe import session
+
+    return session.current.st.telling is not None
+
+
+@case
+def plain_steps_are_only_noted_and_say_the_same():
+    noted = []
+    made = Trained(
+        loader(40, sleep_s=0.002),
+        handlers=[On(Events.ITERATION_COMPLETED, lambda _e: noted.append(_is_noted()))],
+        loss_function=lambda pred, target: time.sleep(0.001) or nn.functional.mse_loss(pred, target),
+        postprocessing=lambda item: time.sleep(0.0005) or item,
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert sum(noted) > 20  # a collection ends them for a step or two
+        assert within(2, s.ms("input_wait"), 9)
+        assert within(3, s.ms("residual_other"), 14)
+        assert s.column("samples") == [4] * 40
+        assert s.column("global_step") == list(range(1, 41))
+        assert s.column("updates") == s.column("microbatches") == s.column("fetches") == [1] * 40
+        assert s.parts["loss"] >= 38
+        assert s.parts["postprocessing"] >= 38 * 2
+        assert s.handlers["Losses"] > 0
+        assert sum(s.parts.values()) <= s.total_ms("residual_other") + 1
+    return made.result()
+
+
+@case
+def lists_of_handlers_that_are_looked_at_or_replaced_lose_no_input_wait():
+    def other(_engine):
+        pass
+
+    found = []
+
+    def looks(engine):
+        if engine.state.iteration % 9 == 0:
+            found.append(engine.has_event_handler(other, Events.GET_BATCH_STARTED))
+        if engine.state.iteration == 12:
+            engine.add_event_handler(Events.GET_BATCH_STARTED, other)
+        if engine.state.iteration == 21:
+            engine.remove_event_handler(other, Events.GET_BATCH_STARTED)
+
+    made = Trained(loader(20, sleep_s=0.004), handlers=[On(Events.ITERATION_COMPLETED, looks)], max_epochs=2)
+    made.run()
+    s = seen()
+    if s:
+        assert within(4, s.ms("input_wait"), 14)
+    return [made.result(), found]
+
+
+@case
+def validation_among_plain_steps_is_validation():
+    def validates(engine):
+        if engine.state.iteration % 10 == 0:
+            held_out.run()
+
+    made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, validates)])
+    held_out = SupervisedEvaluator(
+        device=torch.device("cpu"),
+        val_data_loader=loader(2, sleep_s=0.003),
+        network=made.net,
+        decollate=False,
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert s.total_ms("between_validation") >= 3 * 2 * 3
+        assert s.column("updates") == [1] * 40
+        assert min(s.ms("input_wait")) < 3
+    return made.result()
+
+
 if __name__ == "__main__":
     import by_hand  # noqa: F401 - its cases come after these
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from traceml_ai.live.screen import PLAIN, Line, Style
+from traceml_ai.live.screen import Line
 from traceml_ai.live.snapshot import Now, Snapshot
+from traceml_ai.live.styles import PLAIN, Style
 from traceml_ai.report.card import worth_of
 from traceml_ai.report.text import NOT_AVAILABLE, clean, duration, millis, number, size, steps_of
 from traceml_ai.report.words import KIND_WORDS, QUIET_KINDS

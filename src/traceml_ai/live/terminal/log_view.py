@@ -13,7 +13,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from traceml_ai.live.screen import PLAIN, Line, Screen, Style
+from traceml_ai.live.screen import Line, Screen
+from traceml_ai.live.styles import PLAIN, Style
 from traceml_ai.live.terminal.look import Look
 
 _FOUND = RichStyle(reverse=True, bold=True)
