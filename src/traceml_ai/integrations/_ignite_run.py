@@ -88,7 +88,7 @@ class EngineRun:
         self.stage = 0  # of an iteration, for those engines whose readings say something
         self.fresh = True  # the next batch is the first of a pass over the data
         self._restarting = self._described = False
-        self._names: dict[int, tuple[Any, str]] = {}
+        self.names: dict[int, tuple[Any, str]] = {}  # of handlers, by id
         self.steps = 0
         self._stepping = False  # an optimizer's step, told by a hook
         self.hooks: list[Any] = []
@@ -127,8 +127,12 @@ class EngineRun:
         """Time the handlers that are registered now; rarely called, at an epoch's begin."""
         registered = self.engine._event_handlers  # noqa: SLF001
         for event, entries in registered.items():
-            if type(entries) is list:
+            if type(entries) is list and (entries or self.is_told(event)):
                 registered[event] = self.timed_list(entries, event)
+
+    def is_told(self, event: Any) -> bool:
+        """Whether firing an event says something even if it has no handlers."""
+        return id(event) in self.told
 
     def timed_list(self, entries: list[Any], _event: Any) -> TimedHandlers:
         """What an event's list of handlers is replaced by."""
@@ -158,7 +162,7 @@ class EngineRun:
         self.window.end()
         self.session.facts.values["dropped_groups"] += self.window.dropped
         self.window.dropped = 0
-        self._names.clear()
+        self.names.clear()
 
     def describe(self, version: str | None, models: list[Any]) -> None:
         """Record what the engine says about itself."""
@@ -300,9 +304,9 @@ class EngineRun:
 
     def name_of(self, handler: Any) -> str:
         """What a handler is called: its class, or its function."""
-        known = self._names.get(id(handler))
+        known = self.names.get(id(handler))
         if known is None or known[0] is not handler:
-            known = self._names[id(handler)] = (handler, handler_name(handler))
+            known = self.names[id(handler)] = (handler, handler_name(handler))
         return known[1]
 
     # -- optimizers ---------------------------------------------------------------------------

@@ -180,6 +180,10 @@ class NotedRun(SupervisedRun):
                 registered.setdefault(event, [])
         super().watch_handlers()
 
+    def is_told(self, event: Any) -> bool:
+        """Whether firing an event says something even if it has no handlers."""
+        return super().is_told(self._known.get(event, event))
+
     def timed_list(self, entries: list[Any], event: Any) -> TimedHandlers:
         """What an event's list of handlers is replaced by."""
         event = self._known.get(event, event)
@@ -346,7 +350,7 @@ class NotedRun(SupervisedRun):
 
     def between(self, handlers: _Handlers) -> Iterator[Any]:
         """Handlers between plain steps, each named."""
-        st, told, costs = self.st, self.st.told, self.costs
+        st, told, costs, names = self.st, self.st.told, self.costs, self.names
         handlers.busy = True
         st.stage = T_HANDLERS
         st.in_optimizer = True  # what they train is not the trainer's
@@ -357,11 +361,11 @@ class NotedRun(SupervisedRun):
                 now = st.clock()
                 if st.stage == T_HANDLERS:
                     told[HANDLERS_END] += now - since
-                name = self.name_of(entry[0])
-                if name in costs:
-                    costs[name] += now - since
+                known = names.get(id(entry[0]))
+                if known is not None and known[0] is entry[0] and known[1] in costs:
+                    costs[known[1]] += now - since
                 else:
-                    add_to(costs, name, now - since)
+                    add_to(costs, self.name_of(entry[0]), now - since)
                 since = now
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("monai", error)

@@ -5,6 +5,7 @@ the record it says with `seen`, which gives None in a process that is not measur
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -29,6 +30,8 @@ logging.disable(logging.CRITICAL)  # Ignite and MONAI log the exceptions that ca
 torch.set_num_threads(1)
 TRACED = bool(os.environ.get("TRACEML_SPOOL"))
 CASES = []
+if TRACED:
+    from traceml_ai.schema.step import EXCLUSIVE_COLUMNS as EXCLUSIVE
 
 
 class Volumes(torch.utils.data.Dataset):
@@ -208,8 +211,12 @@ def seen():
     if not TRACED:
         return None
     state = [now - then for now, then in zip(_counts(), _begun["state"], strict=True)]
+    steps = _records()[_begun["steps"] :]
+    for earlier, later in itertools.pairwise(steps):
+        assert later["begin_ns"] == earlier["close_ns"], "time was lost, or counted twice"
+        assert min(later[name] for name in EXCLUSIVE) >= 0, later
     return Seen(
-        _records()[_begun["steps"] :],
+        steps,
         _session().facts.values,
         state,
         _since("residual_parts_ns", _begun["parts"]),
