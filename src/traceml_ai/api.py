@@ -20,15 +20,12 @@ from traceml_ai.errors import UsageError
 from traceml_ai.hook import by_script
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.columns import (
-    BACKWARD,
     BETWEEN,
     FETCHED,
-    FORWARD,
-    H2D,
     IDLE,
     OPENED,
-    OPTIMIZER,
     SAMPLES,
+    STANDARD_PHASES,
     UPDATED,
     USER_0,
 )
@@ -44,7 +41,6 @@ Item = TypeVar("Item")
 
 _MODES = ("auto", "manual", "selective")
 _PATCHES = ("patch_dataloader", "patch_forward", "patch_backward", "patch_optimizer")
-_STANDARD = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
 
 _OPEN = RAW["open"]
 _configured: tuple[str, Which] | None = None
@@ -277,7 +273,7 @@ class phase:  # noqa: N801 - used like a function
                 st.settle()
             if not st.window:
                 return self
-            column = _STANDARD.get(self._name)
+            column = STANDARD_PHASES.get(self._name)
             if column is None:
                 slot = session.user_slot(self._name)
                 if slot is None:

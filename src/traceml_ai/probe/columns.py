@@ -71,6 +71,9 @@ ZERO_HOT = [0] * HOT_COLUMNS
 
 UNKNOWN, TRAIN, EVAL = 0, 1, 2
 
+# What `phase` may be called with besides names of the user's own.
+STANDARD_PHASES = {"h2d": H2D, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER}
+
 # `StepState.framework`: whose steps these are. NONE: a plain loop. OWNED: a trainer tells where its
 # steps begin and end. PASS_CALL: the same, and the next model call is the trainer's own (a wrapped
 # model is called so that it calls the training step). ASIDE: the trainer does something else.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Iterable
 from typing import ClassVar
 
 from rich.text import Text
@@ -149,7 +148,7 @@ class LiveView(App[None]):
         width, height = self.size
         self._part("head").update(self._fit(self._head(), width))
         self._part("tabs").update(self._fit(self._tabs(), width))
-        self._part("page").update(_joined(self._page(width, height)))
+        self._part("page").update(Text("\n").join(self._page(width, height)))
         self._part("rule").update(self._fit(Text(self._rule(width), "dim"), width))
         self._part("keys").update(self._fit(self._keys(), width))
 
@@ -398,7 +397,3 @@ class LiveView(App[None]):
         self._remark = ""
         with contextlib.suppress(Exception):  # the view may be closing
             self._draw()
-
-
-def _joined(lines: Iterable[Text]) -> Text:
-    return Text("\n").join(lines)
