@@ -88,7 +88,7 @@ class EngineRun:
         self.stage = 0  # of an iteration, for those engines whose readings say something
         self.fresh = True  # the next batch is the first of a pass over the data
         self._restarting = self._described = False
-        self.names: dict[int, tuple[Any, str]] = {}  # of handlers, by id
+        self._names: dict[int, tuple[Any, str]] = {}
         self.steps = 0
         self._stepping = False  # an optimizer's step, told by a hook
         self.hooks: list[Any] = []
@@ -162,7 +162,7 @@ class EngineRun:
         self.window.end()
         self.session.facts.values["dropped_groups"] += self.window.dropped
         self.window.dropped = 0
-        self.names.clear()
+        self._names.clear()
 
     def describe(self, version: str | None, models: list[Any]) -> None:
         """Record what the engine says about itself."""
@@ -304,9 +304,9 @@ class EngineRun:
 
     def name_of(self, handler: Any) -> str:
         """What a handler is called: its class, or its function."""
-        known = self.names.get(id(handler))
+        known = self._names.get(id(handler))
         if known is None or known[0] is not handler:
-            known = self.names[id(handler)] = (handler, handler_name(handler))
+            known = self._names[id(handler)] = (handler, handler_name(handler))
         return known[1]
 
     # -- optimizers ---------------------------------------------------------------------------

@@ -13,10 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from traceml_ai.integrations import _monai_run as general
 from traceml_ai.integrations._ignite_calls import Adapter
 from traceml_ai.integrations._ignite_run import TimedHandlers, add_to
-from traceml_ai.integrations._monai_run import LOSS, PREPARE, TELL_EVERY, TRAIN, ZERO, SupervisedRun
+from traceml_ai.integrations._monai_run import (
+    BACKWARD_STAGE,
+    FORWARD_STAGE,
+    LOSS,
+    OUT,
+    PREPARE,
+    PREPARING,
+    READY,
+    TELL_EVERY,
+    TRAIN,
+    TRAINING,
+    UPDATING,
+    ZERO,
+    ZEROING,
+    SupervisedRun,
+)
 from traceml_ai.probe.columns import (
     BETWEEN,
     HANDLERS,
@@ -56,17 +70,17 @@ _NOTHING: Iterator[Any] = iter(())
 
 # The stage of `SupervisedRun` that a plain step's stage is, and how many parts of the residual are over.
 _STAGES = {
-    T_FETCHED: (general.READY, 0),
-    T_READY: (general.PREPARING, 0),
-    T_TRAINING: (general.TRAINING, 1),
-    T_ZEROING: (general.ZEROING, 2),
-    T_INFERRING: (general.FORWARD_STAGE, 3),
-    T_CALLED: (general.FORWARD_STAGE, 3),
-    T_BACKWARD: (general.BACKWARD_STAGE, 4),
-    T_BACKWARDED: (general.UPDATING, 4),
-    T_OPTIMIZER: (general.UPDATING, 4),
-    T_UPDATED: (general.UPDATING, 4),
-    T_CLOSING: (general.OUT, 4),
+    T_FETCHED: (READY, 0),
+    T_READY: (PREPARING, 0),
+    T_TRAINING: (TRAINING, 1),
+    T_ZEROING: (ZEROING, 2),
+    T_INFERRING: (FORWARD_STAGE, 3),
+    T_CALLED: (FORWARD_STAGE, 3),
+    T_BACKWARD: (BACKWARD_STAGE, 4),
+    T_BACKWARDED: (UPDATING, 4),
+    T_OPTIMIZER: (UPDATING, 4),
+    T_UPDATED: (UPDATING, 4),
+    T_CLOSING: (OUT, 4),
 }
 _PARTS = (PREPARE, TRAIN, ZERO, LOSS)
 
@@ -84,11 +98,7 @@ class _Handlers(TimedHandlers):
         self.tells = id(event) in run.told  # the run has to know that it was fired
 
     def __iter__(self) -> Iterator[Any]:
-        st = self.st
-        if st.stage == T_BETWEEN and not self.tells and self and self.engine.last_event_name is self.event:
-            handlers: Iterator[Any] = self.run.between(self)
-            return handlers
-        if self or (self.tells and st.telling is not None):
+        if self or (self.tells and self.st.telling is not None):
             return _fired(self)
         return _NOTHING
 
@@ -242,7 +252,7 @@ class NotedRun(SupervisedRun):
                 0 if self.steps - self._since >= _SHORTEST else min(2 * self._wait + 1, _LONGEST_WAIT)
             )
             self._not_before = self.steps + self._wait
-            self.stage, parts = _STAGES.get(stage, (general.OUT, 0))
+            self.stage, parts = _STAGES.get(stage, (OUT, 0))
             self._due = stage in (T_OPTIMIZER, T_UPDATED, T_CLOSING)
             self._scaled = self._stepped = False
             self._settle_parts(stage, parts)
@@ -274,7 +284,7 @@ class NotedRun(SupervisedRun):
                 st.settle()
             return entries
         if st.stage == T_BETWEEN and not tells:
-            return self.between(handlers)
+            return self._between(handlers, entries)
         if st.telling is not self.window:
             return self.timed(handlers, entries) if len(handlers) else entries
         if st.stage == T_HANDLERS and not tells:
@@ -348,24 +358,20 @@ class NotedRun(SupervisedRun):
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             st.fail("monai", error)
 
-    def between(self, handlers: _Handlers) -> Iterator[Any]:
+    def _between(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
         """Handlers between plain steps, each named."""
-        st, told, costs, names = self.st, self.st.told, self.costs, self.names
+        st, told = self.st, self.st.told
         handlers.busy = True
         st.stage = T_HANDLERS
         st.in_optimizer = True  # what they train is not the trainer's
         since = st.clock()
-        for entry in list.__iter__(handlers):
+        for entry in entries:
             yield entry
             try:
                 now = st.clock()
                 if st.stage == T_HANDLERS:
                     told[HANDLERS_END] += now - since
-                known = names.get(id(entry[0]))
-                if known is not None and known[0] is entry[0] and known[1] in costs:
-                    costs[known[1]] += now - since
-                else:
-                    add_to(costs, self.name_of(entry[0]), now - since)
+                add_to(self.costs, self.name_of(entry[0]), now - since)
                 since = now
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("monai", error)

@@ -48,9 +48,8 @@ class TimedIterable(Generic[Item]):
         session = sessions.current
         if session is None:
             return iter(self._inner)
-        take = timed_next(session.st, _take, get_ident)
-        iterator = _TimedIterator(iter(self._inner), take)
         st = session.st
+        iterator = _TimedIterator(iter(self._inner), timed_next(st, _take, get_ident))
         if get_ident() != st.ident:
             return iterator
         try:
