@@ -37,7 +37,6 @@ class Adapter:
         self.run: EngineRun | None = None  # the engine that runs and is measured
         self.plans: list[Plan] = []  # of Ignite by hand, of MONAI
         self.firing: tuple[Any, Wrapped, Wrapped] | None = None  # the class, its `_fire_event`, and ours
-        self.marks = [0, 0]  # time stamps of a plain step that are not written, see `_monai_noted`
         self.is_evaluator: Callable[[Any], bool] = _never
         self.is_unwanted: Callable[[Any], bool] = _never  # nothing of its run may be published
 

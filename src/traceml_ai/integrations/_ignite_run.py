@@ -92,7 +92,7 @@ class EngineRun:
         self.steps = 0
         self._stepping = False  # an optimizer's step, told by a hook
         self.hooks: list[Any] = []
-        self._tensor = session.torch.Tensor
+        self.tensor = session.torch.Tensor
         self._plainly = session.torch._C.DisableTorchFunctionSubclass  # noqa: SLF001
         self.parts: dict[str, int] = {}
         self.costs: dict[str, int] = {}
@@ -211,9 +211,6 @@ class EngineRun:
         """Number of samples in the batch; 0 where it can't be told."""
         batch = self.engine.state.batch
         try:
-            found: Any = batch["image"] if type(batch) is dict else None
-            if type(found) is self._tensor:
-                return int(found.shape[0])
             return self._samples(batch)
         except Exception:  # noqa: BLE001 - a batch may be anything
             return 0
@@ -226,7 +223,7 @@ class EngineRun:
         else:
             values = batch if isinstance(batch, (tuple, list)) else (batch,)
         for value in values:
-            if isinstance(value, self._tensor):
+            if isinstance(value, self.tensor):
                 # Asked of a MetaTensor like this, as its own answers take longer than a step's books.
                 with self._plainly():
                     return int(value.shape[0]) if value.dim() else 0

@@ -4,104 +4,22 @@ from __future__ import annotations
 
 import sys
 import weakref
-from _thread import get_ident
-from collections.abc import Callable
 from typing import Any
 
 from traceml_ai import api
 from traceml_ai.integrations import _ignite_attach as ignite_attach
 from traceml_ai.integrations._ignite_calls import Adapter, adapter_of
 from traceml_ai.integrations._ignite_run import EngineRun
-from traceml_ai.integrations._monai_noted import PREPARED, ZEROED, NotedRun
+from traceml_ai.integrations._monai_noted import NotedRun
+from traceml_ai.integrations._monai_readings import NAMES, TRAINERS, Reading
 from traceml_ai.probe import session as sessions
-from traceml_ai.probe.columns import (
-    T_BACKWARDED,
-    T_FETCHED,
-    T_HANDLERS,
-    T_INFERRING,
-    T_OPTIMIZER,
-    T_READY,
-    T_TRAINING,
-    T_ZEROING,
-)
 from traceml_ai.probe.session import Session
-from traceml_ai.schema.step import TOLD
 
-TRAINERS = "monai.engines.trainer"
-SAMPLES = TOLD["samples"]
-_READ = ("prepare_batch", "network", "optimizer", "inferer")
 _BATCHWISE = "; TraceMLHandler(batch_scoped=True) measures it batch by batch"
 
 # What each engine's handler was told; engines are not marked themselves.
 _claims: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 _installed: list[Adapter] = []
-
-
-class Reading(property):
-    """An attribute of a trainer whose readings are told. What is read and written is the real one."""
-
-
-# What a reading ends in a plain step: list and position for its time stamp, and the stage that follows.
-_Due = tuple[list[int], int, int]
-
-
-def _dues(adapter: Adapter, name: str) -> dict[int, _Due]:
-    """By the stage in which a reading is due."""
-    told, marks = adapter.session.st.told, adapter.marks
-    dues: dict[str, dict[int, _Due]] = {
-        "prepare_batch": {T_FETCHED: (told, TOLD["open"], T_READY)},
-        "network": {T_READY: (marks, PREPARED, T_TRAINING)},
-        "optimizer": {
-            T_TRAINING: (marks, ZEROED, T_ZEROING),
-            T_BACKWARDED: (told, TOLD["optimizer_begin"], T_OPTIMIZER),
-        },
-        "inferer": {T_ZEROING: (told, TOLD["forward_begin"], T_INFERRING)},
-    }
-    return dues[name]
-
-
-def _reading(adapter: Adapter, name: str) -> Reading:
-    st = adapter.session.st
-    told, clock = st.told, st.clock
-    dues, counts = _dues(adapter, name), name == "prepare_batch"
-
-    def read(engine: Any) -> Any:
-        run = adapter.run
-        if run is not None and run.engine is engine:
-            try:
-                due = dues.get(st.stage)
-                if due is not None:
-                    # Like the other fast paths it does not ask which thread this is.
-                    stamps, at, then = due
-                    if counts:
-                        told[SAMPLES] = run.samples()
-                    stamps[at] = clock()
-                    st.stage = then
-                elif st.stage < T_HANDLERS and name in run.reads and st.ident == get_ident():
-                    run.reads[name]()
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                st.fail("monai", error)
-        try:
-            return engine.__dict__[name]
-        except KeyError:
-            message = f"{type(engine).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(message, name=name, obj=engine) from None
-
-    return Reading(read, *_changing(name), f"The trainer's own ``{name}``.")
-
-
-def _changing(name: str) -> tuple[Callable[[Any, Any], None], Callable[[Any], None]]:
-    """Writing and deleting an attribute of a trainer."""
-
-    def write(engine: Any, value: Any) -> None:
-        engine.__dict__[name] = value
-
-    def delete(engine: Any) -> None:
-        if name not in engine.__dict__:
-            raise AttributeError(name)
-        del engine.__dict__[name]
-
-    return write, delete
 
 
 def install(session: Session) -> Adapter | None:
@@ -111,9 +29,6 @@ def install(session: Session) -> Adapter | None:
             return adapter
     try:
         adapter = adapter_of(session)
-        trainer = sys.modules[TRAINERS].SupervisedTrainer
-        for name in _READ:
-            adapter.patches.set(trainer, name, _reading(adapter, name))
     except (AttributeError, KeyError) as error:
         session.warn("monai", f"this version of MONAI or Ignite is not known, and not measured ({error})")
         return None
@@ -166,7 +81,7 @@ def refusal(engine: Any, *, batch_scoped: bool) -> str | None:
             f"{kind.__name__} overrides _iteration and is not attached: its iteration is not MONAI's"
             + _BATCHWISE
         )
-    return f"{kind.__name__} replaces one of {', '.join(_READ)} by its own and is not attached" + _BATCHWISE
+    return f"{kind.__name__} replaces one of {', '.join(NAMES)} by its own and is not attached" + _BATCHWISE
 
 
 def _is_standard(engine: Any) -> bool:
@@ -175,7 +90,7 @@ def _is_standard(engine: Any) -> bool:
     kind = type(engine)
     if not isinstance(engine, own) or kind._iteration is not own._iteration:  # noqa: SLF001
         return False
-    return _runs_own_iteration(engine) and all(isinstance(_looked_up(kind, name), Reading) for name in _READ)
+    return _runs_own_iteration(engine) and all(_is_own(kind, name) for name in NAMES)
 
 
 def _runs_own_iteration(engine: Any) -> bool:
@@ -183,8 +98,10 @@ def _runs_own_iteration(engine: Any) -> bool:
     return function is getattr(type(engine), "_iteration", None)
 
 
-def _looked_up(kind: type, name: str) -> object:
-    return next((vars(c)[name] for c in kind.__mro__ if name in vars(c)), None)
+def _is_own(kind: type, name: str) -> bool:
+    """Whether an attribute is the trainer's, or told while another one runs, and not its class's."""
+    found = next((vars(c)[name] for c in kind.__mro__ if name in vars(c)), None)
+    return found is None or isinstance(found, Reading)
 
 
 def _is_evaluator(engine: Any) -> bool:

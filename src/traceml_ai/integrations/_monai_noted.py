@@ -3,7 +3,7 @@
 A step of the trainer passes a dozen boundaries, and telling each to the books costs several times
 what a time stamp does. So once steps are plain (one batch, backward and update each, and no gradient
 scaler) the boundaries are noted in `Plain.told`: events by the lists of handlers that Ignite iterates
-over when it fires them, readings by `_monai_attach`. The function around ``Engine._fire_event`` is taken
+over when it fires them, readings by `_monai_readings`. The function around ``Engine._fire_event`` is taken
 out meanwhile. Whatever is not due brings the books up to date (`Settling.settle`), and the step goes on
 in them as `SupervisedRun` has it.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from traceml_ai.integrations._ignite_calls import Adapter
 from traceml_ai.integrations._ignite_run import TimedHandlers, add_to
+from traceml_ai.integrations._monai_readings import PREPARED, ZEROED
 from traceml_ai.integrations._monai_run import (
     BACKWARD_STAGE,
     FORWARD_STAGE,
@@ -59,7 +60,6 @@ BEGIN, HANDLERS_END, OPEN = TOLD["begin"], TOLD["handlers_end"], TOLD["open"]
 FORWARD_BEGIN, FORWARD_END = TOLD["forward_begin"], TOLD["forward_end"]
 BACKWARD_BEGIN = TOLD["backward_begin"]
 OPTIMIZER_END, GLOBAL_STEP = TOLD["optimizer_end"], TOLD["global_step"]
-PREPARED, ZEROED = 0, 1  # in `Adapter.marks`
 
 # Timed boundaries of a plain step.
 _BOUNDARIES = 11
@@ -89,6 +89,7 @@ class _Handlers(TimedHandlers):
     """The handlers of an event that no plain step depends on."""
 
     __slots__ = ("engine", "event", "st", "tells")
+    run: NotedRun
 
     def __init__(self, entries: list[Any], run: NotedRun, event: Any) -> None:
         super().__init__(entries, run)
@@ -98,9 +99,14 @@ class _Handlers(TimedHandlers):
         self.tells = id(event) in run.told  # the run has to know that it was fired
 
     def __iter__(self) -> Iterator[Any]:
-        if self or (self.tells and self.st.telling is not None):
-            return _fired(self)
-        return _NOTHING
+        st = self.st
+        if self.tells:
+            return _fired(self) if self or st.telling is not None else _NOTHING
+        if not self:
+            return _NOTHING
+        if st.stage == T_BETWEEN and self.engine.last_event_name is self.event and not self.busy:
+            return self.run.between(self, list.__iter__(self))
+        return _fired(self)
 
 
 class _Boundary(_Handlers):
@@ -136,7 +142,7 @@ class _Completed(_Handlers):
         now = st.told[OPTIMIZER_END] = st.clock()
         if self:
             st.stage = T_CLOSING
-            return _fired(self)
+            return self.run.completing(self, list.__iter__(self))
         self.run.close_noted(now)
         return _NOTHING
 
@@ -144,11 +150,10 @@ class _Completed(_Handlers):
 def _fired(handlers: _Handlers) -> Iterator[Any]:
     """`NotedRun.fired`, whose errors leave the handlers as they are."""
     try:
-        found: Iterator[Any] = handlers.run.fired(handlers)
+        return handlers.run.fired(handlers)
     except Exception as error:  # noqa: BLE001 - ours must not become the training's
         handlers.st.fail("monai", error)
         return list.__iter__(handlers)
-    return found
 
 
 class NotedRun(SupervisedRun):
@@ -165,7 +170,7 @@ class NotedRun(SupervisedRun):
         events, own = adapter.events, iteration_events
         super().__init__(session, engine, events, own)
         self._adapter = adapter
-        self._marks = adapter.marks
+        self._marks = self.readings.marks
         # The events themselves, by what is equal to them: with a filter, say.
         self._known = {event: event for event in (*events, *own)}
         self._completed = own.MODEL_COMPLETED
@@ -210,6 +215,7 @@ class NotedRun(SupervisedRun):
 
     def ends(self) -> None:
         """`Engine.run` returns."""
+        self.readings.end()
         self._settle()
         super().ends()
 
@@ -284,13 +290,11 @@ class NotedRun(SupervisedRun):
                 st.settle()
             return entries
         if st.stage == T_BETWEEN and not tells:
-            return self._between(handlers, entries)
+            return self.between(handlers, entries)
         if st.telling is not self.window:
             return self.timed(handlers, entries) if len(handlers) else entries
         if st.stage == T_HANDLERS and not tells:
             return entries  # fired by a handler, of which it is a part
-        if st.stage == T_CLOSING and event is self._completed:
-            return self._completing(handlers, entries)
         st.settle()
         told = self.told.get(id(event))
         if told is not None:
@@ -307,9 +311,9 @@ class NotedRun(SupervisedRun):
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("monai", error)
 
-    def _completing(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
+    def completing(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
         """The handlers of a plain step's last event; then the step is over."""
-        st = self.st
+        st, parts, names = self.st, self.parts, self._part_names
         handlers.busy = True
         now = since = st.told[OPTIMIZER_END]
         for entry in entries:
@@ -317,7 +321,10 @@ class NotedRun(SupervisedRun):
             try:
                 now = st.clock()
                 if st.stage == T_CLOSING:
-                    self.add_part(self.part_of(entry[0]), now - since)
+                    try:
+                        parts[names[id(entry[0])]] += now - since
+                    except KeyError:
+                        self.add_part(self.part_of(entry[0]), now - since)
                 since = now
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("monai", error)
@@ -358,9 +365,9 @@ class NotedRun(SupervisedRun):
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             st.fail("monai", error)
 
-    def _between(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
+    def between(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
         """Handlers between plain steps, each named."""
-        st, told = self.st, self.st.told
+        st, told, costs, names = self.st, self.st.told, self.costs, self._names
         handlers.busy = True
         st.stage = T_HANDLERS
         st.in_optimizer = True  # what they train is not the trainer's
@@ -369,10 +376,13 @@ class NotedRun(SupervisedRun):
             yield entry
             try:
                 now = st.clock()
+                spent, since = now - since, now
                 if st.stage == T_HANDLERS:
-                    told[HANDLERS_END] += now - since
-                add_to(self.costs, self.name_of(entry[0]), now - since)
-                since = now
+                    told[HANDLERS_END] += spent
+                try:
+                    costs[names[id(entry[0])][1]] += spent
+                except KeyError:
+                    add_to(costs, self.name_of(entry[0]), spent)
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("monai", error)
         handlers.busy = False

@@ -2,7 +2,7 @@
 
 The trainer says little by events, but it reads what it is about to call from itself, in a fixed
 order: ``engine.prepare_batch(...)``, ``engine.network.train()``, ``engine.optimizer.zero_grad()``,
-``engine.inferer(...)``, and after the backward ``engine.optimizer.step()``. `_monai_attach` makes
+``engine.inferer(...)``, and after the backward ``engine.optimizer.step()``. `_monai_readings` makes
 these reads known (each gives the real object, there is no proxy), and here a reading moves the run
 to its next stage. A reading that is not due, say by a handler, means nothing.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceml_ai.integrations._ignite_run import EngineRun
+from traceml_ai.integrations._monai_readings import Readings
 from traceml_ai.probe.columns import (
     BACKWARD,
     BETWEEN,
@@ -59,6 +60,8 @@ class SupervisedRun(EngineRun):
             "optimizer": self._uses_optimizer,
             "inferer": self._infers,
         }
+        self.readings = Readings(self)
+        self._part_names: dict[int, str] = {}  # of handlers that `_names` holds, by id
         self._spent = [0] * len(_PARTS)
         self._due = False  # an update was attempted in this iteration
         self._scaled = False  # through a gradient scaler, which may skip it
@@ -81,12 +84,13 @@ class SupervisedRun(EngineRun):
         """`Engine.run` was called."""
         super().begins()
         self.st.by_hand = False
-        optimizer = vars(self.engine).get("optimizer")
+        optimizer: Any = getattr(self.engine, "optimizer", None)
         if self._has_scaler() and hasattr(optimizer, "register_step_pre_hook"):
             self.hooks = [
                 optimizer.register_step_pre_hook(self.step_begins),
                 optimizer.register_step_post_hook(self.step_ends),
             ]
+        self.readings.begin()
 
     def fails(self) -> None:
         """An exception leaves the iteration, or the loader."""
@@ -95,13 +99,17 @@ class SupervisedRun(EngineRun):
 
     def ends(self) -> None:
         """`Engine.run` returns."""
+        self.readings.end()
         self.stage = OUT
         self._tell_parts()
+        self._part_names.clear()
         super().ends()
 
     def part_of(self, handler: Any) -> str:
         """What a handler inside the step is called."""
-        return _OWN_HANDLERS.get(self.name_of(handler)) or super().part_of(handler)
+        part = _OWN_HANDLERS.get(self.name_of(handler)) or super().part_of(handler)
+        self._part_names[id(handler)] = part
+        return part
 
     def _tell_parts(self) -> None:
         self.session.facts.values["residual_parts_steps"] = self.steps
@@ -178,7 +186,7 @@ class SupervisedRun(EngineRun):
             self._scaled = st.in_optimizer = True
             st.took_effect = False
         else:
-            self.window.begin_optimizer(self.engine.__dict__["optimizer"])
+            self.window.begin_optimizer(self.readings.values["optimizer"])
 
     def _has_scaler(self) -> bool:
         engine = self.engine
@@ -299,5 +307,5 @@ def _is_skipped_inside(optimizer: Any) -> bool:
 
     On the CPU only: elsewhere asking would wait for the device.
     """
-    found = vars(optimizer).get("found_inf")
+    found: Any = getattr(optimizer, "found_inf", None)
     return found is not None and found.device.type == "cpu" and bool(found)

@@ -16,6 +16,7 @@ from typing import Any
 
 from traceml_ai import api
 from traceml_ai.integrations import _monai_attach as attaching
+from traceml_ai.integrations._monai_readings import TRAINERS
 from traceml_ai.probe import session as sessions
 
 __all__ = ["TraceMLHandler", "adapt", "init"]
@@ -28,7 +29,7 @@ def init() -> None:
         UsageError: This process was initialised before in a way that does not go with it.
     """
     api.configure("auto")
-    adapt(attaching.TRAINERS)
+    adapt(TRAINERS)
 
 
 def adapt(module: str) -> None:

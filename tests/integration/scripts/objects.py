@@ -541,6 +541,20 @@ def check_collector_settings_and_switches():
     ]
 
 
+def check_no_dictionary_is_made_of_an_objects_attributes():
+    """Asking for an object's ``__dict__`` makes CPython slower with it from then on."""
+    import gc
+
+    model = models.Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = models.loader()
+    iterator = iter(loader)
+    models.train(model, optimizer, loader)
+    next(iterator)
+    mine = (optimizer, loader, iterator, loader.dataset, loader.sampler, loader.batch_sampler)
+    return [(type(thing).__name__, len(gc.get_referents(thing))) for thing in mine]
+
+
 def check_recursion_is_as_deep():
     """A model called inside a deep recursion must not hit the limit earlier than it would."""
     model = copy.deepcopy(NET)

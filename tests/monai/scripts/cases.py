@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gc
 import threading
 import time
 
@@ -851,6 +852,83 @@ def what_a_handler_puts_in_place_is_used_and_stays():
     if s:
         assert within(5, s.ms("forward")[1:], 20)
     return [made.result(), type(made.engine.inferer).__name__]
+
+
+@case
+def what_is_put_into_the_trainers_dictionary_is_used_at_once():
+    class Other(Waits):
+        pass
+
+    sizes = []
+
+    def replaces(engine):
+        sizes.append(len(gc.get_referents(engine)))
+        if engine.state.iteration == 25:  # among plain steps
+            vars(engine)["inferer"] = Other(0.005)
+        if engine.state.iteration == 27:
+            vars(engine).update(inferer=SimpleInferer())
+        if engine.state.iteration == 29:
+            engine.__dict__ = {**vars(engine), "inferer": Other(0.005)}
+        if engine.state.iteration == 31:
+            engine.inferer = Other(0.01)
+
+    made = Trained(loader(35), handlers=[On(Events.ITERATION_COMPLETED, replaces)])
+    made.run()
+    s = seen()
+    if s:
+        forward = s.ms("forward")
+        assert within(5, [*forward[25:27], *forward[29:31]], 20)
+        assert within(10, forward[31:], 30)
+        assert min(forward[27:29]) < 5
+        assert s.column("updates") == [1] * 35
+    return [made.result(), sizes, type(made.engine.inferer).__name__]
+
+
+@case
+def an_attribute_that_is_missing_is_missing():
+    said = []
+
+    def deletes(engine):
+        if engine.state.iteration == 25:
+            del engine.inferer
+            try:
+                del engine.inferer
+            except AttributeError:
+                said.append("gone already")
+
+    made = Trained(loader(30), handlers=[On(Events.ITERATION_COMPLETED, deletes)])
+    try:
+        made.run()
+    except AttributeError as error:
+        said.append(str(error))
+    s = seen()
+    if s:
+        assert len(s.steps) == 25
+        assert s.aborted == 1
+    made.engine.inferer = SimpleInferer()
+    made.engine.state.max_epochs = 2
+    made.run()
+    seen()
+    return [made.result(), said]
+
+
+@case
+def a_second_trainer_reads_its_own_while_another_runs():
+    other = Trained(loader(2))
+
+    def looks(engine):
+        mine = other.engine
+        found.append([mine.network is other.net, mine.network is not engine.network, mine.inferer is given])
+        mine.inferer = mine.inferer
+
+    found = []
+    given = other.engine.inferer
+    made = Trained(loader(30), handlers=[On(Events.ITERATION_COMPLETED, looks)])
+    made.run()
+    s = seen()
+    if s:
+        assert len(s.steps) == 30
+    return [made.result(), found, "network" in vars(SupervisedTrainer)]
 
 
 @case
