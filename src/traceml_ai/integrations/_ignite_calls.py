@@ -15,7 +15,7 @@ from typing import Any
 from traceml_ai.integrations._ignite_run import EngineRun
 from traceml_ai.probe.columns import LOADER, NONE, OWNED
 from traceml_ai.probe.framework import Aside, Window
-from traceml_ai.probe.patches import Patches
+from traceml_ai.probe.replaced import Patch, Patches
 from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session
 
@@ -36,7 +36,7 @@ class Adapter:
         self.patches = Patches()
         self.run: EngineRun | None = None  # the engine that runs and is measured
         self.plans: list[Plan] = []  # of Ignite by hand, of MONAI
-        self.firing: tuple[Any, Wrapped, Wrapped] | None = None  # the class, its `_fire_event`, and ours
+        self.firing: Patch | None = None  # of ``Engine._fire_event``
         self.is_evaluator: Callable[[Any], bool] = _never
         self.is_unwanted: Callable[[Any], bool] = _never  # nothing of its run may be published
 
@@ -44,18 +44,6 @@ class Adapter:
     def events(self) -> Any:
         """``ignite.engine.Events``."""
         return sys.modules["ignite.engine.events"].Events
-
-    def may_hush(self) -> bool:
-        """Whether nobody has replaced ``Engine._fire_event`` after us."""
-        return self.firing is not None and vars(self.firing[0]).get("_fire_event") is self.firing[2]
-
-    def hush(self, quiet: bool) -> None:
-        """Take ours around ``Engine._fire_event`` out while events are told otherwise, or put it back."""
-        if self.firing is None:
-            return
-        engine, inner, ours = self.firing
-        if vars(engine).get("_fire_event") is (ours if quiet else inner):
-            engine._fire_event = inner if quiet else ours  # noqa: SLF001
 
     def plan(self, engine: Any) -> EngineRun | None:
         """What to measure of an engine that is about to run."""
@@ -98,11 +86,8 @@ def _install(adapter: Adapter) -> None:
         ("_fire_event", _firing),
         ("_setup_dataloader_iter", _iterating),
     ):
-        inner = getattr(engine, name)
-        ours = make(adapter, inner)
-        adapter.patches.set(engine, name, ours)
-        if make is _firing:
-            adapter.firing = engine, inner, ours
+        adapter.patches.set(engine, name, make(adapter, getattr(engine, name)))
+    adapter.firing = adapter.patches.of(engine, "_fire_event")
 
 
 def safely(adapter: Adapter, call: Callable[..., Any], *args: Any) -> Any:

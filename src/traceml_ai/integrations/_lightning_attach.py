@@ -10,7 +10,7 @@ from typing import Any
 from traceml_ai.integrations._lightning_fit import Fit
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.framework import Window
-from traceml_ai.probe.patches import Patches
+from traceml_ai.probe.replaced import Patches
 from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session, Which
 

@@ -3,9 +3,10 @@
 A step of the trainer passes a dozen boundaries, and telling each to the books costs several times
 what a time stamp does. So once steps are plain (one batch, backward and update each, and no gradient
 scaler) the boundaries are noted in `Plain.told`: events by the lists of handlers that Ignite iterates
-over when it fires them, readings by `_monai_readings`. The function around ``Engine._fire_event`` is taken
-out meanwhile. Whatever is not due brings the books up to date (`Settling.settle`), and the step goes on
-in them as `SupervisedRun` has it.
+over when it fires them, readings by `_monai_readings`. The functions around ``Engine._fire_event`` and
+the optimizer's ``step`` are taken out meanwhile, and around the backward that of autograd's, as each call
+costs. Whatever is not due brings the books up to date (`Settling.settle`), and the step goes on in them as
+`SupervisedRun` has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from traceml_ai.integrations._ignite_calls import Adapter
 from traceml_ai.integrations._ignite_run import TimedHandlers, add_to
+from traceml_ai.integrations._monai_lists import OPTIMIZER_END, Boundary, Completed, NotedHandlers
 from traceml_ai.integrations._monai_readings import PREPARED, ZEROED
 from traceml_ai.integrations._monai_run import (
     BACKWARD_STAGE,
@@ -53,20 +55,19 @@ from traceml_ai.probe.columns import (
     T_ZEROING,
     UPDATES,
 )
+from traceml_ai.probe.replaced import Patch
 from traceml_ai.probe.session import Session
 from traceml_ai.schema.step import TOLD
 
 BEGIN, HANDLERS_END, OPEN = TOLD["begin"], TOLD["handlers_end"], TOLD["open"]
 FORWARD_BEGIN, FORWARD_END = TOLD["forward_begin"], TOLD["forward_end"]
 BACKWARD_BEGIN = TOLD["backward_begin"]
-OPTIMIZER_END, GLOBAL_STEP = TOLD["optimizer_end"], TOLD["global_step"]
+GLOBAL_STEP = TOLD["global_step"]
 
 # Timed boundaries of a plain step.
 _BOUNDARIES = 11
 # A stretch of plain steps that ends at once may do so again: the next one is put off, longer each time.
 _SHORTEST, _LONGEST_WAIT = 2, 256
-
-_NOTHING: Iterator[Any] = iter(())
 
 # The stage of `SupervisedRun` that a plain step's stage is, and how many parts of the residual are over.
 _STAGES = {
@@ -85,77 +86,6 @@ _STAGES = {
 _PARTS = (PREPARE, TRAIN, ZERO, LOSS)
 
 
-class _Handlers(TimedHandlers):
-    """The handlers of an event that no plain step depends on."""
-
-    __slots__ = ("engine", "event", "st", "tells")
-    run: NotedRun
-
-    def __init__(self, entries: list[Any], run: NotedRun, event: Any) -> None:
-        super().__init__(entries, run)
-        self.engine = run.engine
-        self.event = event
-        self.st = run.st
-        self.tells = id(event) in run.told  # the run has to know that it was fired
-
-    def __iter__(self) -> Iterator[Any]:
-        st = self.st
-        if self.tells:
-            return _fired(self) if self or st.telling is not None else _NOTHING
-        if not self:
-            return _NOTHING
-        if st.stage == T_BETWEEN and self.engine.last_event_name is self.event and not self.busy:
-            return self.run.between(self, list.__iter__(self))
-        return _fired(self)
-
-
-class _Boundary(_Handlers):
-    """The handlers of an event that ends a part of a plain step, in which it has none."""
-
-    __slots__ = ("at", "due", "then", "told")
-
-    def __init__(
-        self, entries: list[Any], run: NotedRun, event: Any, due: int, stamp: str, then: int
-    ) -> None:
-        super().__init__(entries, run, event)
-        self.told = run.st.told
-        self.due, self.at, self.then = due, TOLD[stamp], then
-
-    def __iter__(self) -> Iterator[Any]:
-        st = self.st
-        if st.stage == self.due and self.engine.last_event_name is self.event and not self:
-            self.told[self.at] = st.clock()
-            st.stage = self.then
-            return _NOTHING
-        return super().__iter__()
-
-
-class _Completed(_Handlers):
-    """The handlers of the last event of a step: decollation and postprocessing, mostly."""
-
-    __slots__ = ()
-
-    def __iter__(self) -> Iterator[Any]:
-        st = self.st
-        if st.stage != T_UPDATED or self.engine.last_event_name is not self.event:
-            return super().__iter__()
-        now = st.told[OPTIMIZER_END] = st.clock()
-        if self:
-            st.stage = T_CLOSING
-            return self.run.completing(self, list.__iter__(self))
-        self.run.close_noted(now)
-        return _NOTHING
-
-
-def _fired(handlers: _Handlers) -> Iterator[Any]:
-    """`NotedRun.fired`, whose errors leave the handlers as they are."""
-    try:
-        return handlers.run.fired(handlers)
-    except Exception as error:  # noqa: BLE001 - ours must not become the training's
-        handlers.st.fail("monai", error)
-        return list.__iter__(handlers)
-
-
 class NotedRun(SupervisedRun):
     """A run whose steps may be plain.
 
@@ -169,7 +99,11 @@ class NotedRun(SupervisedRun):
     def __init__(self, session: Session, engine: Any, adapter: Adapter, iteration_events: Any) -> None:
         events, own = adapter.events, iteration_events
         super().__init__(session, engine, events, own)
-        self._adapter = adapter
+        self._events = events
+        self.backward = session.patches.of(session.torch.autograd, "backward")
+        # What is taken out while steps are plain: they are told otherwise.
+        self._out = (adapter.firing, _patch_of_step(session, engine.optimizer))
+        self._unseen = False  # whether a plain step's update was, nobody has told
         self._marks = self.readings.marks
         # The events themselves, by what is equal to them: with a filter, say.
         self._known = {event: event for event in (*events, *own)}
@@ -191,7 +125,7 @@ class NotedRun(SupervisedRun):
         registered = self.engine._event_handlers  # noqa: SLF001
         for event in self._known:
             # As firing it would; but Ignite raises an exception again if nobody registered for it.
-            if id(event) in self.told and event is not self._adapter.events.EXCEPTION_RAISED:
+            if id(event) in self.told and event is not self._events.EXCEPTION_RAISED:
                 registered.setdefault(event, [])
         super().watch_handlers()
 
@@ -204,8 +138,8 @@ class NotedRun(SupervisedRun):
         event = self._known.get(event, event)
         bound = self._bounds.get(event)
         if bound is not None:
-            return _Boundary(entries, self, event, *bound)
-        kind = _Completed if event is self._completed else _Handlers
+            return Boundary(entries, self, event, *bound)
+        kind = Completed if event is self._completed else NotedHandlers
         return kind(entries, self, event)
 
     def fails(self) -> None:
@@ -217,6 +151,8 @@ class NotedRun(SupervisedRun):
         """`Engine.run` returns."""
         self.readings.end()
         self._settle()
+        self._put_back(OUT)  # if measuring was turned off
+        self._unseen = False
         super().ends()
 
     def _settle(self) -> None:
@@ -238,22 +174,28 @@ class NotedRun(SupervisedRun):
             return False
         registered = self.engine._event_handlers  # noqa: SLF001
         if not all(
-            isinstance(registered.get(event), _Handlers) for event in (*self._bounds, self._completed)
+            isinstance(registered.get(event), NotedHandlers) for event in (*self._bounds, self._completed)
         ):
             return False  # somebody has replaced a list
-        return hasattr(self.engine, "last_event_name") and self._adapter.may_hush()
+        if not all(patch is not None and patch.is_in_place() for patch in self._out):
+            return False
+        return hasattr(self.engine, "last_event_name")
 
     def _listen(self, stage: int | None) -> None:
         """Plain steps begin, or have ended at a stage."""
         st = self.st
         try:
-            self._adapter.hush(stage is None)
             if stage is None:
+                for patch in self._out:
+                    if patch is not None:
+                        patch.take_out()
                 st.told[HANDLERS_END] = st.told[BEGIN]
                 st.told[TOLD["boundaries"]] = _BOUNDARIES
                 st.stage = T_BETWEEN
                 self._since = self.steps
                 return
+            self._put_back(stage)
+            self._unseen = stage == T_OPTIMIZER
             self._wait = (
                 0 if self.steps - self._since >= _SHORTEST else min(2 * self._wait + 1, _LONGEST_WAIT)
             )
@@ -264,6 +206,24 @@ class NotedRun(SupervisedRun):
             self._settle_parts(stage, parts)
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             st.fail("monai", error)
+
+    def _put_back(self, stage: int) -> None:
+        """Have in place again what plain steps do without; ``stage``: at which they have ended."""
+        if self.backward is not None and stage == T_BACKWARD:
+            self.backward.is_out = True
+        for patch in (*self._out, self.backward):
+            if patch is not None:
+                patch.put_back()
+
+    def _computed(self) -> None:
+        st = self.st
+        if self._unseen:
+            self._unseen = False
+            parameter = st.plain_parameter()
+            if st.window and not st.acc[UPDATES]:
+                changed = parameter is not None and parameter._version != st.plain_version  # noqa: SLF001
+                st.count_update(self.readings.values["optimizer"], changed)
+        super()._computed()
 
     def _settle_parts(self, stage: int, parts: int) -> None:
         """Count the parts of the residual that are over."""
@@ -279,7 +239,7 @@ class NotedRun(SupervisedRun):
 
     # -- plain steps ----------------------------------------------------------------------------
 
-    def fired(self, handlers: _Handlers) -> Iterator[Any]:
+    def fired(self, handlers: NotedHandlers) -> Iterator[Any]:
         """What Ignite iterates over for an event that ends no part of a plain step, or not in time."""
         entries = list.__iter__(handlers)
         st, event, tells = self.st, handlers.event, handlers.tells
@@ -311,7 +271,7 @@ class NotedRun(SupervisedRun):
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             self.st.fail("monai", error)
 
-    def completing(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
+    def completing(self, handlers: NotedHandlers, entries: Iterator[Any]) -> Iterator[Any]:
         """The handlers of a plain step's last event; then the step is over."""
         st, parts, names = self.st, self.parts, self._part_names
         handlers.busy = True
@@ -365,7 +325,7 @@ class NotedRun(SupervisedRun):
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
             st.fail("monai", error)
 
-    def between(self, handlers: _Handlers, entries: Iterator[Any]) -> Iterator[Any]:
+    def between(self, handlers: NotedHandlers, entries: Iterator[Any]) -> Iterator[Any]:
         """Handlers between plain steps, each named."""
         st, told, costs, names = self.st, self.st.told, self.costs, self._names
         handlers.busy = True
@@ -392,3 +352,9 @@ class NotedRun(SupervisedRun):
         elif st.ident != -1 and st.cur == HANDLERS:
             st.advance()
             st.cur = BETWEEN
+
+
+def _patch_of_step(session: Session, optimizer: Any) -> Patch | None:
+    """How an optimizer's ``step`` was replaced; None if it was not."""
+    owner = next((c for c in type(optimizer).__mro__ if "step" in vars(c)), None)
+    return session.patches.of(owner, "step")

@@ -29,7 +29,7 @@ from traceml_ai.probe.columns import (
     T_TRAINING,
     T_ZEROING,
 )
-from traceml_ai.probe.patches import Patches
+from traceml_ai.probe.replaced import Patches
 from traceml_ai.schema.step import TOLD
 
 TRAINERS = "monai.engines.trainer"

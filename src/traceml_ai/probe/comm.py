@@ -46,7 +46,8 @@ from traceml_ai.probe.columns import (
     T_OPTIMIZER,
     T_UPDATED,
 )
-from traceml_ai.probe.patches import Patches, Wrapped
+from traceml_ai.probe.patches import Wrapped
+from traceml_ai.probe.replaced import Patches
 from traceml_ai.probe.state import StepState
 from traceml_ai.schema.step import COMM_PLACES, INDEX, pack_comm_split
 

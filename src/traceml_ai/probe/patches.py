@@ -1,4 +1,4 @@
-"""The calls that are timed, and how each is replaced and put back.
+"""The calls that are timed, each by a function around it (how that gets there is in `replaced`).
 
 Only functions and classes are patched, never an instance: nothing of ours can be reached from the
 user's objects. A wrapper refers to nothing but the step state, builtins and torch, because a class
@@ -52,30 +52,6 @@ BACKWARD_BEGIN, BACKWARD_END = RAW["backward_begin"], RAW["backward_end"]
 SAMPLES = RAW["samples"]
 
 Wrapped = Callable[..., Any]
-_MISSING = object()
-
-
-class Patches:
-    """Attributes that were replaced, so that they can be put back in reverse order."""
-
-    def __init__(self) -> None:
-        self._replaced: list[tuple[Any, str, object, object]] = []
-
-    def set(self, owner: Any, name: str, value: object) -> None:
-        """Replace ``owner.name``, remembering what its own ``__dict__`` held."""
-        self._replaced.append((owner, name, vars(owner).get(name, _MISSING), value))
-        setattr(owner, name, value)
-
-    def restore(self) -> None:
-        """Put everything back that is still ours."""
-        for owner, name, before, ours in reversed(self._replaced):
-            if vars(owner).get(name) is not ours:
-                continue
-            if before is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
-        self._replaced.clear()
 
 
 def timed_next(st: StepState, inner: Wrapped, get_ident: Callable[[], int]) -> Wrapped:

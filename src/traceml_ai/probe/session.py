@@ -27,6 +27,7 @@ from traceml_ai.probe.discover import live_instances
 from traceml_ai.probe.facts import Facts, describe_torch
 from traceml_ai.probe.models import Models
 from traceml_ai.probe.plain import Plain
+from traceml_ai.probe.replaced import Patches
 from traceml_ai.probe.safety import name_of
 from traceml_ai.probe.state import StepState
 from traceml_ai.probe.surroundings import calibrate, ranks, sample_counter
@@ -64,7 +65,7 @@ class Session:
         self.max_steps = max_steps
         self.late = late
         self.facts = Facts(spool)
-        self.patches = timed.Patches()
+        self.patches = Patches()
         self.writer: StepLogWriter | None = None
         self.comm: CommProbe | None = None
         self._no_comm = False

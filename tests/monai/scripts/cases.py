@@ -1121,6 +1121,128 @@ def validation_among_plain_steps_is_validation():
     return made.result()
 
 
+@case
+def an_optimizer_that_steps_only_now_and_then_among_plain_steps():
+    class Lazy(torch.optim.SGD):
+        calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            if self.calls in (25, 26, 31):
+                return None
+            return super().step(closure)
+
+    made = Trained(loader(36), optimizer=lambda parameters: Lazy(parameters, lr=1e-2))
+    made.run()
+    s = seen()
+    if s:
+        skipped = [i + 1 in (25, 26, 31) for i in range(36)]
+        assert s.column("updates") == [int(not s) for s in skipped]
+        assert s.flagged(SKIPPED) == skipped
+        assert all(v > 0 for v in s.column("optimizer_ns"))
+    return made.result()
+
+
+@case
+def backwards_at_other_places_of_plain_steps_are_backwards():
+    class Looks(torch.optim.Optimizer):
+        calls = 0
+
+        @torch.no_grad()
+        def step(self):
+            self.calls += 1
+            if self.calls == 27:
+                with torch.enable_grad():
+                    hard()
+            for parameter in self.param_groups[0]["params"]:
+                parameter.add_(parameter.grad, alpha=-0.01)
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(_ctx, gradient):
+            time.sleep(0.005)
+            return gradient * 2
+
+    def hard():
+        Slow.apply(torch.ones(1, requires_grad=True)).sum().backward()
+
+    def prepares(batch, *args, **kwargs):
+        calls.append(len(calls))
+        if len(calls) == 24:
+            hard()
+        return default_prepare_batch(batch, *args, **kwargs)
+
+    calls = []
+    made = Trained(loader(33), prepare_batch=prepares, optimizer=lambda p: Looks(p, {}))
+    made.run()
+    s = seen()
+    if s:
+        assert len(s.steps) == 33
+        assert s.column("updates") == [1] * 33
+        backward, optimizer = s.ms("backward"), s.ms("optimizer")
+        assert backward[23] >= 5
+        assert max(backward[26], optimizer[26]) >= 5
+        assert sum(value >= 5 for value in backward) <= 2
+    return made.result()
+
+
+@case
+def what_is_put_around_a_backward_among_plain_steps_stays():
+    found, before = [], torch.autograd.backward
+
+    def around(*args, **kwargs):
+        found.append(1)
+        return inner(*args, **kwargs)
+
+    inner = None
+
+    def replaces(engine):
+        nonlocal inner
+        if engine.state.iteration == 24:
+            inner, torch.autograd.backward = torch.autograd.backward, around
+        if engine.state.iteration == 27:
+            torch.autograd.backward = inner
+
+    made = Trained(loader(32), handlers=[On(Events.ITERATION_COMPLETED, replaces)])
+    made.run()
+    s = seen()
+    if s:
+        assert s.column("updates") == s.column("microbatches") == [1] * 32
+        assert all(v > 0 for v in s.column("backward_ns"))
+    return [made.result(), len(found), torch.autograd.backward is before]
+
+
+@case
+def an_error_in_a_backward_among_plain_steps_leaves_everything_in_place():
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx, x):
+            return x
+
+        @staticmethod
+        def backward(_ctx, gradient):
+            if made.engine.state.iteration == 25:
+                raise RuntimeError("in the backward")
+            return gradient
+
+    before = torch.autograd.backward, torch.optim.Adam.step
+    made = Trained(loader(30), inferer=lambda x, network: Breaks.apply(network(x)))
+    said = ""
+    try:
+        made.run()
+    except RuntimeError as error:
+        said = str(error)
+    s = seen()
+    if s:
+        assert len(s.steps) == 24
+        assert s.aborted == 1
+    return [made.result(), said, before == (torch.autograd.backward, torch.optim.Adam.step)]
+
+
 if __name__ == "__main__":
     import by_hand  # noqa: F401 - its cases come after these
 
