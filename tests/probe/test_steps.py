@@ -546,6 +546,43 @@ def test_a_loop_that_fetches_one_ahead_has_one_batch_a_step(stage: Stage) -> Non
     assert sum(r["input_wait"] for r in records) == 300
 
 
+def test_the_last_batch_of_a_short_epoch_fetched_ahead_is_a_step(stage: Stage) -> None:
+    for _ in range(4):
+        batches = stage.iterate("train")
+        stage.fetch(batches, 10)
+        for i in range(3):
+            if i < 2:
+                stage.fetch(batches, 10)
+            else:
+                stage.end(batches)
+            stage.forward(20)
+            stage.backward(40)
+            stage.step(5)
+    records = stage.records()
+    assert [r["fetches"] for r in records] == [2, 1, 0] * 4
+    assert {r["microbatches"] for r in records} == {1}
+    assert {phases(r)[2:] for r in records} == {(40, 5)}
+
+
+def test_a_batch_used_again_after_one_was_fetched_ahead_makes_no_step(stage: Stage) -> None:
+    first, second = Optimizer(), Optimizer()
+    stage.st.optimizers = 2
+    batches = stage.iterate("train")
+    stage.fetch(batches, 10)
+    for i in range(3):
+        if i < 2:
+            stage.fetch(batches, 10)
+        else:
+            stage.end(batches)
+        for optimizer in (first, second):
+            stage.forward(20)
+            stage.backward(40)
+            stage.step(5, optimizer)
+    records = stage.records()
+    assert [r["updates"] for r in records] == [2, 2, 2]
+    assert [r["microbatches"] for r in records] == [1, 1, 1]
+
+
 def test_an_evaluation_of_one_batch_whose_end_is_fetched_ahead_is_validation(stage: Stage) -> None:
     train = stage.iterate("train")
     stage.warm(train)

@@ -33,8 +33,9 @@ def test_a_short_last_group_is_an_update_of_its_own(tmp_path: Path) -> None:
 
     assert ended.returncode == 0, ended.stderr
     assert (summary["run"]["updates"], summary["run"]["samples"]) == (30, 216)
-    # Its batch was fetched with the group before, which it may join (see the page on limits).
-    assert summary["run"]["steps"] in range(24, 31)
+    # Its batch was fetched with the group before.
+    assert summary["run"]["steps"] == 30
+    assert summary["run"]["microbatches"] == 54
 
 
 def test_evaluating_after_every_step_is_validation_and_no_input_of_the_training(tmp_path: Path) -> None:
@@ -60,6 +61,14 @@ def test_an_interrupt_leaves_the_steps_made(tmp_path: Path) -> None:
     assert ended.returncode in {130, -2}  # as without TraceML
     assert summary["run"]["status"] == "interrupted"
     assert 9 <= summary["run"]["steps"] <= 11
+
+
+def test_short_epochs_of_accelerate_have_a_step_for_each_update(tmp_path: Path) -> None:
+    ended, summary = run("accelerate_short_epochs", tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    run_ = summary["run"]
+    assert (run_["steps"], run_["updates"], run_["microbatches"], run_["samples"]) == (20, 20, 36, 144)
 
 
 def test_a_batch_fetched_ahead_is_waited_for_once(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ path), `Books` (time and records), `Settling` (from the one to the other), `Fetc
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -41,14 +40,14 @@ from traceml_ai.probe.columns import (
     TAIL_BIT,
     TOLD_BIT,
     TRAIN,
-    UNKNOWN,
     UPDATES,
     VALIDATION,
     ZERO,
     ZERO_HOT,
 )
 from traceml_ai.probe.device import DeviceTimer
-from traceml_ai.probe.plain import Plain, gone
+from traceml_ai.probe.iteration import Iteration
+from traceml_ai.probe.plain import Plain
 from traceml_ai.probe.updates import Watch
 from traceml_ai.schema.step import HOT_COLUMNS, INDEX, decode_raw
 
@@ -69,24 +68,6 @@ class Log(Protocol):
 
     def place(self) -> tuple[Any, int, int]:
         """The memory of integers that records lie in, how many do, and how many may; none: not to be had."""
-
-
-class Iteration:
-    """One pass over one loader: its role, and how many batches it gave."""
-
-    __slots__ = ("fetches", "iterator", "loader", "role")
-
-    def __init__(self, loader: object = None, iterator: object = None) -> None:
-        self.role = UNKNOWN
-        self.fetches = 0
-        self.loader = loader  # only until its role is known
-        self.iterator: Callable[[], object] = gone  # it, weakly
-        with contextlib.suppress(TypeError):  # not every iterator can be referred to so
-            self.iterator = weakref.ref(iterator)
-
-    def is_over(self) -> bool:
-        """Whether nobody holds the iterator any more: no further batch will come of it."""
-        return self.iterator is not gone and self.iterator() is None
 
 
 class Books(Plain):
@@ -126,6 +107,7 @@ class Books(Plain):
         "iterations",
         "iterator",
         "log",
+        "made_batch",
         "mark",
         "memory",
         "no_forward",
@@ -142,8 +124,10 @@ class Books(Plain):
         "snapshot",
         "snapshot_window",
         "step_optimizers",
+        "took_ahead",
         "took_effect",
         "versioned",
+        "was_ahead",
         "watches",
         "window",
     )
@@ -183,6 +167,8 @@ class Books(Plain):
         self.took_effect = False
         self.fetched = False  # a training batch was fetched since the last close
         self.fresh_batches = 0  # fetched, and no backward yet
+        # This window, or the last one, began with a batch fetched before it; this one's was never fetched.
+        self.took_ahead = self.was_ahead = self.made_batch = False
         self.gc_since = 0
         self.gc_before = BETWEEN
         # Which loader, which model, which optimizers.
@@ -289,7 +275,8 @@ class Books(Plain):
         if self.device is not None:
             self.device.close(self.step)
         self.step += 1
-        self.fetched = False
+        self.was_ahead, self.took_ahead = self.took_ahead, False
+        self.fetched = self.made_batch = False
         # A loop that fetches one batch ahead has the next one already.
         self.fresh_batches = min(1, self.fresh_batches)
         self.room = 0  # not known any more
@@ -334,8 +321,10 @@ class Books(Plain):
         last[BETWEEN] -= acc[BETWEEN]
         for column in (GC_INSIDE, GC_COUNT, UPDATES, BOUNDARIES):
             last[column] += acc[column]
-        if not last[FETCHES]:  # else it is still the same batch
+        if not (last[FETCHES] or self.was_ahead):  # else it is still the same batch
             last[MICROBATCHES] += acc[MICROBATCHES]
+        elif self.took_ahead:
+            self.fresh_batches += acc[MICROBATCHES]
         last[FLAGS] |= acc[FLAGS]
         last[CLOSE] = now
         if self.device is not None:
@@ -359,7 +348,7 @@ class Books(Plain):
     def reset(self) -> None:
         """Begin a new record."""
         self.acc[:] = ZERO
-        self.fetched = False
+        self.fetched = self.took_ahead = self.made_batch = False
 
     def book_own(self) -> None:
         """Book the time since the last boundary as ours."""

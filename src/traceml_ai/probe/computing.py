@@ -26,7 +26,6 @@ from traceml_ai.probe.columns import (
     HAND_AFTER_BACKWARDS,
     IDLE,
     MARKED_BIT,
-    MICROBATCHES,
     NO_OPTIMIZER_BIT,
     OPTIMIZER,
     RESIDUAL,
@@ -123,11 +122,11 @@ class Computing(Fetching):
         if not grad and not self.window:
             self.cur = BETWEEN  # a rollout, say: no training, and no evaluation either
             return before
+        if not acc[FETCHES] and not self.framework:
+            self.take_batch()
         if not self.window and not self.marked:
             self.open_window(now)
             before = RESIDUAL
-        if not acc[FETCHES] and not self.framework:
-            self.fresh_batches = 1
         if self.on_first_forward is not None:
             self.on_first_forward()
             self.on_first_forward = None
@@ -185,7 +184,7 @@ class Computing(Fetching):
             self.end_hand_step()
         if not self.window and not self.marked:
             # No batch and no model call was seen: the loop's own code made the loss.
-            self.fresh_batches = 1
+            self.take_batch()
             self.open_window(now)
         before = self.cur
         if self.window:
@@ -214,9 +213,7 @@ class Computing(Fetching):
         if self.device is not None:
             self.device.end()
         self.backwards += 1
-        if self.fresh_batches:
-            acc[MICROBATCHES] += 1
-            self.fresh_batches -= 1
+        self.use_batch()
         if not acc[FORWARD] and self.on_missing_forward is not None:
             self.on_missing_forward(wrt)
             self.book_own()
@@ -368,7 +365,7 @@ class Computing(Fetching):
             return False
         if optimizer not in self.step_optimizers:
             return True
-        if not last[FETCHES]:
+        if self.took_ahead or not last[FETCHES]:
             return False
         return self.repeats > 0 or self.single < SPLIT_AFTER_STEPS
 

@@ -7,7 +7,6 @@ be no training.
 
 from __future__ import annotations
 
-from traceml_ai.probe.books import Iteration
 from traceml_ai.probe.columns import (
     BETWEEN,
     BOUNDARIES,
@@ -21,12 +20,14 @@ from traceml_ai.probe.columns import (
     INPUT,
     LOADER,
     MAX_ITERATIONS,
+    MICROBATCHES,
     RESIDUAL,
     SAMPLES,
     TAIL,
     TRAIN,
     UNKNOWN,
 )
+from traceml_ai.probe.iteration import Iteration
 from traceml_ai.probe.plain import gone
 from traceml_ai.probe.safety import safely
 from traceml_ai.probe.settling import Settling
@@ -103,6 +104,23 @@ class Fetching(Settling):
     def forward_since_pending(self) -> bool:
         """Whether a model was called since the pending fetch."""
         return self.snapshot is not None and self.acc[FORWARD] > self.snapshot[FORWARD]
+
+    def take_batch(self) -> None:
+        """A window without a fetch trains: on a batch fetched ahead, or used before, or the loop's own."""
+        if not self.fresh_batches:
+            self.made_batch = True
+        elif not self.window:
+            self.took_ahead = True
+
+    def use_batch(self) -> None:
+        """The backward of a batch: a microbatch, unless that batch had one before."""
+        if self.fresh_batches:
+            self.fresh_batches -= 1
+        elif self.made_batch:
+            self.made_batch = False
+        else:
+            return
+        self.acc[MICROBATCHES] += 1
 
     def not_training(self, column: int) -> None:
         """Move everything since the pending fetch to ``column``: it was no training."""

@@ -381,6 +381,50 @@ def loop_one_batch_ahead():
         optimizer.step()
 
 
+def _ahead(batches):
+    """As Accelerate's loaders do: whether this is the last one is known by then."""
+    iterator = iter(batches)
+    following = next(iterator, None)
+    while following is not None:
+        now, following = following, next(iterator, None)
+        yield now
+
+
+def loop_short_epochs_fetched_ahead():
+    model, optimizer = net()
+    loader = data(5)
+    for _ in range(12):
+        for x, y in _ahead(loader):
+            optimizer.zero_grad()
+            loss_of(model, x, y).backward()
+            optimizer.step()
+
+
+def loop_groups_of_short_epochs_fetched_ahead():
+    model, optimizer = net()
+    loader = data(5)
+    for _ in range(12):
+        for i, (x, y) in enumerate(_ahead(loader)):
+            loss_of(model, x, y).backward()
+            if i in (1, 3, 4):
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+def loop_gan_of_short_epochs_fetched_ahead():
+    generator, g = net()
+    critic, d = net()
+    loader = data(5)
+    for _ in range(12):
+        for x, _ in _ahead(loader):
+            d.zero_grad()
+            (critic(x).mean() - critic(generator(x).detach().expand(-1, 8)).mean()).backward()
+            d.step()
+            g.zero_grad()
+            critic(generator(x).expand(-1, 8)).mean().backward()
+            g.step()
+
+
 def loop_list_of_batches():
     models.train(*net(), list(data()))
 

@@ -100,4 +100,21 @@ def accelerate():
         optimizer.step()
 
 
+def accelerate_short_epochs():
+    """Four epochs of nine batches; two accumulate, and the last of an epoch is a group by itself."""
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = nn.Linear(16, 2)
+    model, optimizer, loader = accelerator.prepare(
+        net, torch.optim.SGD(net.parameters(), lr=0.1), torch.utils.data.DataLoader(Items(36), batch_size=4)
+    )
+    for _ in range(4):
+        for batch in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(nn.functional.cross_entropy(model(batch["x"]), batch["labels"]))
+                optimizer.step()
+                optimizer.zero_grad()
+
+
 globals()[sys.argv[1]]()
