@@ -539,13 +539,28 @@ def test_the_verdicts_to_fail_on_are_failed_on(verdicts: tuple[Verdict, ...], pa
         (with_memory(1050), True, "peak memory (host) +5.0 % against 10 % allowed"),
         (with_memory(1000, 200, count=1), False, "peak memory (host) +20.0 % against 10 % allowed"),
         (with_memory(900, device=130), False, "peak memory (device allocated) +30.0 % against 10 % allowed"),
-        (with_memory(None), False, "memory was not measured on both sides"),
+        (with_memory(None), False, "peak memory (host) was not measured on both sides"),
     ],
 )
 def test_a_limit_on_memory_is_one_on_the_host_and_on_the_device(b: Summary, passed: bool, why: str) -> None:
     device = 100 if b.step_memory.peak_allocated_bytes else None
     found = against(b, with_memory(1000, device=device), gate=Gate(max_memory_regression_pct=10))
     assert (found.passed, found.gates[0].why) == (passed, why)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        (with_memory(1000, device=100), with_memory(1000), "peak memory (device allocated)"),
+        (with_memory(1000), with_memory(1000, device=100), "peak memory (device allocated)"),
+        (with_memory(None), with_memory(None), "memory"),
+    ],
+)
+def test_a_limit_on_memory_can_not_be_held_where_one_side_is_not_known(
+    a: Summary, b: Summary, why: str
+) -> None:
+    found = against(b, a, gate=Gate(max_memory_regression_pct=10))
+    assert (found.passed, found.gates[0].why) == (False, f"{why} was not measured on both sides")
 
 
 def test_what_can_not_be_compared_passes_and_fails_no_gate() -> None:

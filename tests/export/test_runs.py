@@ -125,6 +125,15 @@ def test_the_report_lies_beside_the_summary(tmp_path: Path) -> None:
     assert b"Content-Security-Policy" in (tmp_path / "logs/base/report.html").read_bytes()
 
 
+def test_the_json_is_the_last_line_whatever_else_is_said(tmp_path: Path) -> None:
+    training(tmp_path)
+    ended = traced(["--run-name", "base", "--json", "--html-report", "train.py"], tmp_path)
+    assert ended.returncode == 0
+    lines = ended.stderr.splitlines()
+    assert lines[-2] == "traceml: report: logs/base/report.html"
+    assert json.loads(lines[-1])["run"]["name"] == "base"
+
+
 def test_view_makes_the_same_report(tmp_path: Path) -> None:
     training(tmp_path)
     traced(["--run-name", "base", "--html-report", "train.py"], tmp_path)

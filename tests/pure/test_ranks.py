@@ -208,7 +208,9 @@ def test_ranks_of_several_nodes_are_called_by_both() -> None:
     inputs = [
         each._replace(facts={**each.facts, "node": f"node{rank}"}) for rank, each in enumerate(job.inputs())
     ]
-    finding = summarize(run_info(), inputs, []).diagnosis
+    summary = summarize(run_info(), inputs, [])
+    finding = summary.diagnosis
+    assert summary.run.nodes == 2
     assert "Rank r1 on node1 takes longer" in finding.why
     assert (finding.scope.ranks, finding.scope.node) == ([1], "node1")
 

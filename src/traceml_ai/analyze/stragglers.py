@@ -48,7 +48,9 @@ _WAITED = 0.5
 _NAMED = 0.5
 # The study's "slowest workers": three in a hundred.
 _SLOWEST = 0.03
+# Below one percent there is no slowdown whose ranks could be named.
 _NO_SLOWDOWN = 1.01
+# Who waits at least half as long as the one who waits longest is a victim.
 _VICTIM = 0.5
 
 

@@ -58,9 +58,11 @@ def _memory(found: Comparison, limit_pct: float) -> GateResult:
     """Fail when host or device memory grew by more; a limit on what was not measured can't be held."""
     condition = f"--max-memory-regression-pct {limit_pct:g}"
     gated = [each for each in found.memory if each.name in {HOST, DEVICE}]
+    lost = [each.name for each in gated if (each.a is None) != (each.b is None)]
     known = [(each.change_pct, each.name) for each in gated if each.change_pct is not None]
-    if not known:
-        return GateResult(condition=condition, passed=False, why="memory was not measured on both sides")
+    if lost or not known:
+        what = f"peak memory ({', '.join(lost)})" if lost else "memory"
+        return GateResult(condition=condition, passed=False, why=f"{what} was not measured on both sides")
     change_pct, name = max(known)
     why = f"peak memory ({name}) {signed(change_pct)} % against {limit_pct:g} % allowed"
     return GateResult(condition=condition, passed=change_pct <= limit_pct, why=why)

@@ -52,6 +52,12 @@ def _pct(part: float | None) -> float | None:
     return None if part is None else round(100 * part, 4)
 
 
+def _nodes(run: RunInfo, view: RunView) -> int | None:
+    """On how many hosts the ranks ran; those that do not say so ran where the collector did."""
+    named = {rank.given.facts.get("node") for rank in view.ranks} - {None, ""}
+    return len(named) or (1 if run.machine else None)
+
+
 def run_section(run: RunInfo, view: RunView) -> RunSection:
     """Describe what ran, and how it ended."""
     facts, aggregate = view.first.given.facts, view.aggregate
@@ -67,7 +73,7 @@ def run_section(run: RunInfo, view: RunView) -> RunSection:
         framework=facts.get("framework"),
         mode="marked" if aggregate.marked else facts.get("mode"),
         world_size=facts.get("world_size") or len(view.ranks),
-        nodes=1 if run.machine else None,
+        nodes=_nodes(run, view),
         steps=aggregate.count,
         updates=_counted(view, "updates"),
         microbatches=_counted(view, "microbatches"),

@@ -16,7 +16,7 @@ from traceml_ai.analyze.timeline import Timeline
 from traceml_ai.schema.facts import LoaderFacts, ProcessFacts
 from traceml_ai.stats.growth import Growth
 
-# Twenty steps: the least from which a median and a spread say anything (the seeds' own limit).
+# Twenty steps: the least from which a median and a spread say anything.
 MIN_STEPS = 20
 # Around a millisecond a step is mostly the interpreter calling into torch, whatever the script does:
 # its shares say little, and advice about them would be about Python.

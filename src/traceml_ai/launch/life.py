@@ -200,11 +200,14 @@ def _finish(
         return
     if sent:
         say(f"everything was sent to the owner of the run; this node's own part is in {publisher.folder}")
-    tell(summary, publisher, as_json=request.as_json, environ=os.environ, shown=not sent)
-    outlets.finish(summary)
-    if publisher.folder is None and recording.folder is not None:
-        say(f"the summary could be written nowhere; the steps stay: traceml view {recording.folder}")
-    else:
+
+    def rest() -> None:
+        outlets.finish(summary)
+        if publisher.folder is None and recording.folder is not None:
+            say(f"the summary could be written nowhere; the steps stay: traceml view {recording.folder}")
+
+    tell(summary, publisher, as_json=request.as_json, environ=os.environ, rest=rest, shown=not sent)
+    if publisher.folder is not None or recording.folder is None:
         remove(recording.spool)
 
 

@@ -178,8 +178,13 @@ class _Service:
             return True
         from traceml_ai.launch.tell import tell
 
-        tell(summary, publisher, as_json=self._request.as_json, environ=os.environ)
-        outlets.finish(summary)
+        tell(
+            summary,
+            publisher,
+            as_json=self._request.as_json,
+            environ=os.environ,
+            rest=lambda: outlets.finish(summary),
+        )
         if status != "running":
             remove(self._spool)
         return True

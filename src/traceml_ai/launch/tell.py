@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,7 +16,13 @@ from traceml_ai.spool.runfolder import TEXT_FILE
 
 
 def tell(
-    summary: Summary, publisher: Publisher, *, as_json: bool, environ: Mapping[str, str], shown: bool = True
+    summary: Summary,
+    publisher: Publisher,
+    *,
+    as_json: bool,
+    environ: Mapping[str, str],
+    rest: Callable[[], None] = lambda: None,
+    shown: bool = True,
 ) -> None:
     """Write ``final_summary.txt`` and show the card.
 
@@ -27,14 +33,22 @@ def tell(
         publisher: Where its files go.
         as_json: Show the summary as one line of JSON instead, the last line of standard error.
         environ: ``NO_COLOR`` and ``TERM`` decide about colour on a terminal.
+        rest: Says what else there is to say: below the card, above the JSON.
         shown: Show it at all; another node does otherwise.
     """
     publisher.write(TEXT_FILE, render_card(summary).encode())
-    if not shown:
-        return
     if as_json:
-        write_stderr(msgspec.json.encode(summary).decode() + "\n")
+        rest()
+        if shown:
+            write_stderr(msgspec.json.encode(summary).decode() + "\n")
         return
+    if shown:
+        _show(summary, environ)
+    rest()
+
+
+def _show(summary: Summary, environ: Mapping[str, str]) -> None:
+    """Show the card as the stream can."""
     width, color = stderr_width(MIN_WIDTH), wants_color(environ)
     card = render_card(summary, width=width, color=color)
     if not can_show(card):

@@ -50,7 +50,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing found in a run.
 
-    ``findings`` are ordered by ``saved_s``: what fixing it would have saved of this run.
+    ``findings`` are ordered by severity, and within one by ``saved_s``: what fixing it would have saved of
+    this run.
     """
 
     kind: str
@@ -187,7 +188,8 @@ class StepTimeSection(msgspec.Struct, frozen=True, kw_only=True):
     residual_pct: float | None = None
     phases: dict[str, PhaseStats] = {}  # in the order of a step; then between_steps
     user_phases: list[str] = []  # which keys of phases the user named
-    residual_by_cause: dict[str, float | None] = {}  # ms per step: validation, checkpoint, other
+    # ms per step: validation, checkpoint, what a framework tells (loss, zero_grad, ...), other
+    residual_by_cause: dict[str, float | None] = {}
     gc_ms: float | None = None  # collections inside the step, ms per step; overlaps phases
     ranks: list[RankRow] = []
     across_ranks: AcrossRanks | None = None
@@ -299,7 +301,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     traceml_version: str
     run: RunSection
     diagnosis: Finding  # the primary finding
-    findings: list[Finding]  # all of them, most costly first
+    findings: list[Finding]  # all of them, the most severe first, and of those the most costly
     step_time: StepTimeSection
     step_memory: StepMemorySection
     time: TimeSection
