@@ -8,11 +8,10 @@ optimizer are the calls themselves.
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from traceml_ai.integrations._ignite_calls import Adapter, adapter_of
+from traceml_ai.integrations._ignite_calls import Adapter, Claims, adapter_of
 from traceml_ai.integrations._ignite_run import EngineRun
 from traceml_ai.probe import session as sessions
 from traceml_ai.probe.session import Session
@@ -22,7 +21,7 @@ _UPDATES = "gradient_accumulation_steps"  # of Ignite's own update functions
 _EVALUATES = "supervised_evaluation_step"  # in the names of Ignite's own evaluation functions
 
 # Engines that a handler was attached to, and whether it was accepted.
-_claims: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_claims = Claims()
 _installed: list[Adapter] = []
 
 

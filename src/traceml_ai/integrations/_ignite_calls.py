@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,25 @@ from traceml_ai.probe.session import Session
 Wrapped = Callable[..., Any]
 # What is to be measured of an engine that is about to run; None when nothing is.
 Plan = Callable[[Any], EngineRun | None]
+
+
+class Claims:
+    """What engines' handlers were told, by engine: by its identity, as a class may make it unhashable."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, tuple[weakref.ref[Any], bool]] = {}
+
+    def __contains__(self, engine: object) -> bool:
+        return id(engine) in self._told
+
+    def __setitem__(self, engine: Any, accepted: bool) -> None:
+        key, told = id(engine), self._told
+        told[key] = weakref.ref(engine, lambda _ref: told.pop(key, None)), accepted
+
+    def get(self, engine: object, default: bool) -> bool:
+        """Whether an engine's handler was accepted."""
+        known = self._told.get(id(engine))
+        return default if known is None else known[1]
 
 
 class Adapter:
@@ -84,6 +104,7 @@ def _install(adapter: Adapter) -> None:
     for name, make in (
         ("run", _running),
         ("_fire_event", _firing),
+        ("_handle_exception", _failing),
         ("_setup_dataloader_iter", _iterating),
     ):
         adapter.patches.set(engine, name, make(adapter, getattr(engine, name)))
@@ -164,10 +185,12 @@ def _firing(adapter: Adapter, inner: Wrapped) -> Wrapped:
                 told()
             except Exception as error:  # noqa: BLE001 - ours must not become the training's
                 st.fail("ignite", error)
+            run.heard = key
         if args or kwargs:
             inner(self, event_name, *args, **kwargs)
         else:
             inner(self, event_name)
+        run.heard = 0
         if key == run.closing and st.framework == OWNED:
             try:
                 run.closes()
@@ -175,6 +198,19 @@ def _firing(adapter: Adapter, inner: Wrapped) -> Wrapped:
                 st.fail("ignite", error)
 
     return _fire_event
+
+
+def _failing(adapter: Adapter, inner: Wrapped) -> Wrapped:
+    """An iteration has failed; a handler may go on all the same."""
+
+    @functools.wraps(inner)
+    def _handle_exception(self: Any, *args: Any, **kwargs: Any) -> Any:
+        run = adapter.run
+        if run is not None and run.engine is self:
+            safely(adapter, run.fails)
+        return inner(self, *args, **kwargs)
+
+    return _handle_exception
 
 
 def _iterating(adapter: Adapter, inner: Wrapped) -> Wrapped:

@@ -50,8 +50,8 @@ class TimedHandlers(list[Any]):
         self.busy = False
 
     def __iter__(self) -> Iterator[Any]:
-        # Only Ignite's own loop over them is timed, not what a handler does with the list meanwhile.
-        if self.busy or not len(self):
+        # Only Ignite's own loop over them is timed, not what a handler or a thread does with the list.
+        if self.busy or not len(self) or self.run.st.ident != get_ident():
             return super().__iter__()
         timed: Iterator[Any] = self.run.timed(self, super().__iter__())
         return timed
@@ -84,6 +84,7 @@ class EngineRun:
         self.window = Window(session.st)
         self.told: Told = {}  # id of an event -> what to do before its handlers
         self.closing = 0  # id of the event whose handlers are the last of a step
+        self.heard = 0  # id of the event that the function around `_fire_event` has just told
         self.reads: dict[str, Callable[[], None]] = {}  # attribute of the engine -> what reading it says
         self.stage = 0  # of an iteration, for those engines whose readings say something
         self.fresh = True  # the next batch is the first of a pass over the data
@@ -108,7 +109,6 @@ class EngineRun:
             id(events.TERMINATE): self._no_batch,
             id(events.TERMINATE_SINGLE_EPOCH): self._no_batch,
             id(events.COMPLETED): self._no_batch,
-            id(events.EXCEPTION_RAISED): self.fails,
         }
 
     # -- the run ------------------------------------------------------------------------------
@@ -244,17 +244,19 @@ class EngineRun:
         stage, self.stage = self.stage, 0
         handlers.busy = True
         before = call_safely(self.st, "handlers", self._begin_handlers)
-        for entry in entries:
-            yield entry
+        try:
+            for entry in entries:
+                yield entry
+                if before is not None:
+                    try:
+                        self._end_handler(before, entry[0])
+                    except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                        self.st.fail("handlers", error)
+        finally:  # a handler may raise
+            handlers.busy = False
+            self.stage = stage
             if before is not None:
-                try:
-                    self._end_handler(before, entry[0])
-                except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                    self.st.fail("handlers", error)
-        handlers.busy = False
-        self.stage = stage
-        if before is not None:
-            call_safely(self.st, "handlers", self._end_handlers, before)
+                call_safely(self.st, "handlers", self._end_handlers, before)
 
     def _begin_handlers(self) -> _Handlers | None:
         """Inside the step they are residual, between steps they are named as such."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import Any
 
 from traceml_ai import api
 from traceml_ai.integrations import _ignite_attach as ignite_attach
-from traceml_ai.integrations._ignite_calls import Adapter, adapter_of
+from traceml_ai.integrations._ignite_calls import Adapter, Claims, adapter_of
 from traceml_ai.integrations._ignite_run import EngineRun
 from traceml_ai.integrations._monai_noted import NotedRun
 from traceml_ai.integrations._monai_readings import NAMES, TRAINERS, Reading
@@ -18,7 +17,7 @@ from traceml_ai.probe.session import Session
 _BATCHWISE = "; TraceMLHandler(batch_scoped=True) measures it batch by batch"
 
 # What each engine's handler was told; engines are not marked themselves.
-_claims: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_claims = Claims()
 _installed: list[Adapter] = []
 
 

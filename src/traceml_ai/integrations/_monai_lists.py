@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from traceml_ai.probe.columns import (
     T_BACKWARD,
     T_BETWEEN,
     T_CLOSING,
-    T_OPTIMIZER,
     T_UPDATED,
 )
 from traceml_ai.schema.step import TOLD
@@ -36,12 +36,13 @@ class NotedHandlers(TimedHandlers):
         self.tells = id(event) in run.told  # the run has to know that it was fired
 
     def __iter__(self) -> Iterator[Any]:
-        st = self.st
         if self.tells:
-            return _fired(self) if self or st.telling is not None else _NOTHING
+            return _fired(self)
         if not self:
             return _NOTHING
-        if st.stage == T_BETWEEN and self.engine.last_event_name is self.event and not self.busy:
+        st = self.st
+        its_turn = self.engine.last_event_name is self.event and not self.busy
+        if st.stage == T_BETWEEN and its_turn and st.ident == get_ident():
             return self.run.between(self, list.__iter__(self))
         return _fired(self)
 
@@ -82,15 +83,7 @@ class Completed(NotedHandlers):
 
     def __iter__(self) -> Iterator[Any]:
         st = self.st
-        if self.engine.last_event_name is not self.event:
-            return super().__iter__()
-        if st.stage == T_OPTIMIZER:
-            parameter = st.plain_parameter()
-            version = -1 if parameter is None else parameter._version  # noqa: SLF001
-            if version in (-1, st.plain_version):
-                return super().__iter__()
-            st.plain_version = version
-        elif st.stage != T_UPDATED:
+        if st.stage != T_UPDATED or self.engine.last_event_name is not self.event:
             return super().__iter__()
         now = st.told[OPTIMIZER_END] = st.clock()
         if self:

@@ -3,14 +3,15 @@
 A step of the trainer passes a dozen boundaries, and telling each to the books costs several times
 what a time stamp does. So once steps are plain (one batch, backward and update each, and no gradient
 scaler) the boundaries are noted in `Plain.told`: events by the lists of handlers that Ignite iterates
-over when it fires them, readings by `_monai_readings`. The functions around ``Engine._fire_event`` and
-the optimizer's ``step`` are taken out meanwhile, and around the backward that of autograd's, as each call
-costs. Whatever is not due brings the books up to date (`Settling.settle`), and the step goes on in them as
-`SupervisedRun` has it.
+over when it fires them, readings by `_monai_readings`. The function around ``Engine._fire_event`` is taken
+out meanwhile, and around the backward that of autograd's, as each call costs. Whatever is not due brings
+the books up to date (`Settling.settle`), and the step goes on in them as `SupervisedRun` has it; there
+too the lists tell what the function around ``_fire_event`` has not, as somebody may have replaced it.
 """
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +56,6 @@ from traceml_ai.probe.columns import (
     T_ZEROING,
     UPDATES,
 )
-from traceml_ai.probe.replaced import Patch
 from traceml_ai.probe.session import Session
 from traceml_ai.schema.step import TOLD
 
@@ -99,11 +99,8 @@ class NotedRun(SupervisedRun):
     def __init__(self, session: Session, engine: Any, adapter: Adapter, iteration_events: Any) -> None:
         events, own = adapter.events, iteration_events
         super().__init__(session, engine, events, own)
-        self._events = events
         self.backward = session.patches.of(session.torch.autograd, "backward")
-        # What is taken out while steps are plain: they are told otherwise.
-        self._out = (adapter.firing, _patch_of_step(session, engine.optimizer))
-        self._unseen = False  # whether a plain step's update was, nobody has told
+        self._firing = adapter.firing
         self._marks = self.readings.marks
         # The events themselves, by what is equal to them: with a filter, say.
         self._known = {event: event for event in (*events, *own)}
@@ -124,8 +121,7 @@ class NotedRun(SupervisedRun):
         """Time the handlers that are registered now; rarely called, at an epoch's begin."""
         registered = self.engine._event_handlers  # noqa: SLF001
         for event in self._known:
-            # As firing it would; but Ignite raises an exception again if nobody registered for it.
-            if id(event) in self.told and event is not self._events.EXCEPTION_RAISED:
+            if id(event) in self.told:  # as firing it would
                 registered.setdefault(event, [])
         super().watch_handlers()
 
@@ -152,7 +148,6 @@ class NotedRun(SupervisedRun):
         self.readings.end()
         self._settle()
         self._put_back(OUT)  # if measuring was turned off
-        self._unseen = False
         super().ends()
 
     def _settle(self) -> None:
@@ -177,7 +172,7 @@ class NotedRun(SupervisedRun):
             isinstance(registered.get(event), NotedHandlers) for event in (*self._bounds, self._completed)
         ):
             return False  # somebody has replaced a list
-        if not all(patch is not None and patch.is_in_place() for patch in self._out):
+        if self._firing is None or not self._firing.is_in_place() or not self.readings.are_direct:
             return False
         return hasattr(self.engine, "last_event_name")
 
@@ -186,16 +181,14 @@ class NotedRun(SupervisedRun):
         st = self.st
         try:
             if stage is None:
-                for patch in self._out:
-                    if patch is not None:
-                        patch.take_out()
+                if self._firing is not None:
+                    self._firing.take_out()
                 st.told[HANDLERS_END] = st.told[BEGIN]
                 st.told[TOLD["boundaries"]] = _BOUNDARIES
                 st.stage = T_BETWEEN
                 self._since = self.steps
                 return
             self._put_back(stage)
-            self._unseen = stage == T_OPTIMIZER
             self._wait = (
                 0 if self.steps - self._since >= _SHORTEST else min(2 * self._wait + 1, _LONGEST_WAIT)
             )
@@ -211,19 +204,9 @@ class NotedRun(SupervisedRun):
         """Have in place again what plain steps do without; ``stage``: at which they have ended."""
         if self.backward is not None and stage == T_BACKWARD:
             self.backward.is_out = True
-        for patch in (*self._out, self.backward):
+        for patch in (self._firing, self.backward):
             if patch is not None:
                 patch.put_back()
-
-    def _computed(self) -> None:
-        st = self.st
-        if self._unseen:
-            self._unseen = False
-            parameter = st.plain_parameter()
-            if st.window and not st.acc[UPDATES]:
-                changed = parameter is not None and parameter._version != st.plain_version  # noqa: SLF001
-                st.count_update(self.readings.values["optimizer"], changed)
-        super()._computed()
 
     def _settle_parts(self, stage: int, parts: int) -> None:
         """Count the parts of the residual that are over."""
@@ -243,6 +226,8 @@ class NotedRun(SupervisedRun):
         """What Ignite iterates over for an event that ends no part of a plain step, or not in time."""
         entries = list.__iter__(handlers)
         st, event, tells = self.st, handlers.event, handlers.tells
+        if st.ident != get_ident():
+            return entries
         fired = getattr(handlers.engine, "last_event_name", event)
         if handlers.busy or (fired is not event and fired != event):
             # Somebody looks at the list, and may replace it.
@@ -252,10 +237,13 @@ class NotedRun(SupervisedRun):
         if st.stage == T_BETWEEN and not tells:
             return self.between(handlers, entries)
         if st.telling is not self.window:
-            return self.timed(handlers, entries) if len(handlers) else entries
-        if st.stage == T_HANDLERS and not tells:
+            heard, self.heard = self.heard, 0
+            if not tells or heard == id(event):  # the function around `_fire_event` has told it
+                return self.timed(handlers, entries) if len(handlers) else entries
+        elif st.stage == T_HANDLERS and not tells:
             return entries  # fired by a handler, of which it is a part
-        st.settle()
+        else:
+            st.settle()
         told = self.told.get(id(event))
         if told is not None:
             told()
@@ -276,19 +264,21 @@ class NotedRun(SupervisedRun):
         st, parts, names = self.st, self.parts, self._part_names
         handlers.busy = True
         now = since = st.told[OPTIMIZER_END]
-        for entry in entries:
-            yield entry
-            try:
-                now = st.clock()
-                if st.stage == T_CLOSING:
-                    try:
-                        parts[names[id(entry[0])]] += now - since
-                    except KeyError:
-                        self.add_part(self.part_of(entry[0]), now - since)
-                since = now
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                st.fail("monai", error)
-        handlers.busy = False
+        try:
+            for entry in entries:
+                yield entry
+                try:
+                    now = st.clock()
+                    if st.stage == T_CLOSING:
+                        try:
+                            parts[names[id(entry[0])]] += now - since
+                        except KeyError:
+                            self.add_part(self.part_of(entry[0]), now - since)
+                    since = now
+                except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                    st.fail("monai", error)
+        finally:  # a handler may raise
+            handlers.busy = False
         if st.stage == T_CLOSING:
             self.close_noted(now)
             return
@@ -332,29 +322,25 @@ class NotedRun(SupervisedRun):
         st.stage = T_HANDLERS
         st.in_optimizer = True  # what they train is not the trainer's
         since = st.clock()
-        for entry in entries:
-            yield entry
-            try:
-                now = st.clock()
-                spent, since = now - since, now
-                if st.stage == T_HANDLERS:
-                    told[HANDLERS_END] += spent
+        try:
+            for entry in entries:
+                yield entry
                 try:
-                    costs[names[id(entry[0])][1]] += spent
-                except KeyError:
-                    add_to(costs, self.name_of(entry[0]), spent)
-            except Exception as error:  # noqa: BLE001 - ours must not become the training's
-                st.fail("monai", error)
-        handlers.busy = False
-        st.in_optimizer = False
-        if st.stage == T_HANDLERS:
-            st.stage = T_BETWEEN
-        elif st.ident != -1 and st.cur == HANDLERS:
-            st.advance()
-            st.cur = BETWEEN
-
-
-def _patch_of_step(session: Session, optimizer: Any) -> Patch | None:
-    """How an optimizer's ``step`` was replaced; None if it was not."""
-    owner = next((c for c in type(optimizer).__mro__ if "step" in vars(c)), None)
-    return session.patches.of(owner, "step")
+                    now = st.clock()
+                    spent, since = now - since, now
+                    if st.stage == T_HANDLERS:
+                        told[HANDLERS_END] += spent
+                    try:
+                        costs[names[id(entry[0])][1]] += spent
+                    except KeyError:
+                        add_to(costs, self.name_of(entry[0]), spent)
+                except Exception as error:  # noqa: BLE001 - ours must not become the training's
+                    st.fail("monai", error)
+        finally:  # a handler may raise
+            handlers.busy = False
+            st.in_optimizer = False
+            if st.stage == T_HANDLERS:
+                st.stage = T_BETWEEN
+            elif st.ident != -1 and st.cur == HANDLERS:
+                st.advance()
+                st.cur = BETWEEN

@@ -16,6 +16,7 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from gc import get_referents
+from types import CodeType
 from typing import Any
 
 from traceml_ai.integrations._ignite_run import EngineRun
@@ -32,6 +33,7 @@ from traceml_ai.probe.columns import (
 from traceml_ai.probe.replaced import Patches
 from traceml_ai.schema.step import TOLD
 
+getframe = sys._getframe  # noqa: SLF001
 TRAINERS = "monai.engines.trainer"
 NAMES = ("prepare_batch", "network", "optimizer", "inferer")
 PREPARED, ZEROED = 0, 1  # in `Readings.marks`
@@ -60,6 +62,22 @@ def _count_tells() -> bool:
 _COUNT_TELLS = _count_tells()
 
 
+def _keeps_in_place(kind: Any) -> bool:
+    """Whether a class leaves to Python where an attribute is."""
+    if kind.__getattribute__ is not object.__getattribute__ or kind.__setattr__ is not object.__setattr__:
+        return False
+    return not any("__getattr__" in vars(c) for c in kind.__mro__)
+
+
+def _codes(kind: Any) -> tuple[CodeType | None, CodeType | None]:
+    """The code of a trainer's iteration, and what of it calls the inferer; None where others read for it."""
+    code = getattr(kind._iteration, "__code__", None)  # noqa: SLF001
+    if kind.__getattribute__ is not object.__getattribute__ or code is None:
+        return None, None
+    inner = (c for c in code.co_consts if isinstance(c, CodeType) and "inferer" in c.co_names)
+    return code, next(inner, code)
+
+
 class Reading(property):
     """An attribute of a trainer whose readings are told. What is read and written is the real one."""
 
@@ -71,15 +89,31 @@ class Readings:
         run: What is measured of it.
     """
 
-    __slots__ = ("_engine", "_patches", "_run", "count", "marks", "values")
+    __slots__ = (
+        "_computing",
+        "_engine",
+        "_iterating",
+        "_patches",
+        "_run",
+        "count",
+        "marks",
+        "values",
+    )
 
     def __init__(self, run: EngineRun) -> None:
         self._run = run
         self._engine = run.engine
         self._patches = Patches()
+        # Where MONAI reads from: what else reads (its user's code, another thread) says nothing.
+        self._iterating, self._computing = _codes(type(run.engine))
         self.marks = [0, 0]  # time stamps of a plain step that are not written
         self.values: dict[str, Any] = {}  # by name
         self.count = _NOT_HELD  # of what the trainer refers to: with a ``__dict__``, to that alone
+
+    @property
+    def are_direct(self) -> bool:
+        """Whether it can be told who reads."""
+        return self._iterating is not None
 
     def begin(self) -> None:
         """The trainer begins to run: have it tell what it reads."""
@@ -91,7 +125,9 @@ class Readings:
             ("optimizer", self._optimizer),
             ("inferer", self._inferer),
         ):
-            self._patches.set(trainer, name, Reading(make(), *self._changing(name)))
+            read: Any = make()
+            read._torchdynamo_inline = _PLAIN[name]  # noqa: SLF001 - what a compiler sees in its place
+            self._patches.set(trainer, name, Reading(read, *self._changing(name)))
 
     def end(self) -> None:
         """The trainer has ended: its class is as it was."""
@@ -101,7 +137,8 @@ class Readings:
     def _hold(self, values: dict[str, Any]) -> None:
         """Hold the values while they are the trainer's, and it has no ``__dict__``."""
         found = get_referents(self._engine)
-        if _COUNT_TELLS and {*map(id, values.values())} <= {*map(id, found)}:
+        held = {*map(id, values.values())} <= {*map(id, found)}
+        if held and _COUNT_TELLS and _keeps_in_place(type(self._engine)):
             self.values, self.count = values, len(found)
         else:
             self._let_go()
@@ -118,17 +155,16 @@ class Readings:
             self._hold(self.values)
 
     # -- what reading does --------------------------------------------------------------------
-    # Like the other fast paths these do not ask which thread this is.
 
     def _prepare_batch(self) -> Read:
         run, measured, st = self._run, self._engine, self._run.st
-        told, clock, tensor = st.told, st.clock, run.tensor
+        told, clock, tensor, iterating = st.told, st.clock, run.tensor, self._iterating
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_FETCHED:
+                if st.stage == T_FETCHED and getframe(1).f_code is iterating:
                     try:
                         if len(get_referents(engine)) != self.count:
                             self._check()
@@ -154,15 +190,17 @@ class Readings:
 
     def _network(self) -> Read:
         measured, marks, st = self._engine, self.marks, self._run.st
-        clock = st.clock
+        clock, iterating = st.clock, self._iterating
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_READY:
+                if st.stage == T_READY and getframe(1).f_code is iterating:
                     marks[PREPARED] = clock()
                     st.stage = T_TRAINING
+                    if len(get_referents(engine)) != self.count:
+                        self._check()
                 elif st.stage != T_INFERRING:  # for the inferer
                     self._tell("network")
                 values = self.values
@@ -175,16 +213,19 @@ class Readings:
 
     def _optimizer(self) -> Read:
         measured, marks, st = self._engine, self.marks, self._run.st
-        told, clock = st.told, st.clock
+        told, clock, iterating = st.told, st.clock, self._iterating
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_TRAINING:
+                stage = st.stage
+                if stage == T_TRAINING and getframe(1).f_code is iterating:
                     marks[ZEROED] = clock()
                     st.stage = T_ZEROING
-                elif st.stage == T_BACKWARDED:
+                elif stage == T_BACKWARDED and getframe(1).f_code is iterating:
+                    if len(get_referents(engine)) != self.count:
+                        self._check()
                     told[_OPTIMIZER_BEGIN] = clock()
                     st.stage = T_OPTIMIZER
                 else:
@@ -199,13 +240,13 @@ class Readings:
 
     def _inferer(self) -> Read:
         measured, st = self._engine, self._run.st
-        told, clock = st.told, st.clock
+        told, clock, computing = st.told, st.clock, self._computing
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_ZEROING:
+                if st.stage == T_ZEROING and getframe(1).f_code is computing:
                     told[_FORWARD_BEGIN] = clock()
                     st.stage = T_INFERRING
                 else:
@@ -223,7 +264,9 @@ class Readings:
         st, run = self._run.st, self._run
         try:
             if st.stage < T_HANDLERS and name in run.reads and st.ident == get_ident():
-                run.reads[name]()
+                code = getframe(2).f_code
+                if not self.are_direct or code is self._iterating or code is self._computing:
+                    run.reads[name]()
             if len(get_referents(self._engine)) != self.count:
                 self._check()
         except Exception as error:  # noqa: BLE001 - ours must not become the training's
@@ -243,10 +286,19 @@ class Readings:
             if engine is self._engine:
                 self._let_go()
             if name not in vars(engine):
-                raise AttributeError(name)
+                raise _missing(engine, name)
             del vars(engine)[name]
 
         return write, delete
+
+
+# Without variables of a function around them, which the compiler would look for in vain.
+_PLAIN: dict[str, Read] = {
+    "prepare_batch": lambda engine: engine.__dict__["prepare_batch"],
+    "network": lambda engine: engine.__dict__["network"],
+    "optimizer": lambda engine: engine.__dict__["optimizer"],
+    "inferer": lambda engine: engine.__dict__["inferer"],
+}
 
 
 def _missing(engine: Any, name: str) -> AttributeError:

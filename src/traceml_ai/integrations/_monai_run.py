@@ -186,7 +186,7 @@ class SupervisedRun(EngineRun):
             self._scaled = st.in_optimizer = True
             st.took_effect = False
         else:
-            self.window.begin_optimizer(self.readings.values["optimizer"])
+            self.window.begin_optimizer(getattr(self.engine, "optimizer", None))
 
     def _has_scaler(self) -> bool:
         engine = self.engine

@@ -277,8 +277,6 @@ class Computing(Fetching):
         watch = self.watches.get(optimizer)
         self.plain_optimizer = gone if watch is None else watch.optimizer
         self.plain_parameter = self.versioned.get(optimizer, gone)
-        parameter = self.plain_parameter()
-        self.plain_version = -1 if parameter is None else parameter._version  # noqa: SLF001
 
     def count_update(self, optimizer: Any, changed: bool) -> None:
         """A framework's optimizer has stepped; ``changed``: the parameter that shows it did."""

@@ -48,7 +48,6 @@ class Plain:
         "plain_model",
         "plain_optimizer",
         "plain_parameter",
-        "plain_version",
         "raw",
         "records",
         "resting",
@@ -77,11 +76,10 @@ class Plain:
         self.train_iterator: Callable[[], Any] = gone
         self.targets: dict[int, Callable[[], Any]] = {}  # measured models by id, referred to weakly
         # What was called last: the model, and the optimizer with the parameter whose version counter
-        # shows that it stepped, and where that was after the step.
+        # shows that it stepped.
         self.plain_model: Callable[[], Any] = gone
         self.plain_optimizer: Callable[[], Any] = gone
         self.plain_parameter: Callable[[], Any] = gone
-        self.plain_version = -1
         # The log's memory. Its records below `room` are written in place; with the next one more is due.
         self.ints: Any = None
         self.records = self.room = 0

@@ -41,6 +41,7 @@ def timed_step(
         if st.stage == BACKWARDED and st.plain_optimizer() is self:
             parameter = st.plain_parameter()
             if parameter is not None:
+                version = parameter._version  # noqa: SLF001
                 st.stage = IN_OPTIMIZER
                 raw[OPTIMIZER_BEGIN] = clock()
                 try:
@@ -49,9 +50,8 @@ def timed_step(
                     st.raised(RESIDUAL)
                     raise
                 now = clock()
-                version = parameter._version  # noqa: SLF001 - it was `plain_version` after the last step
-                if st.stage == IN_OPTIMIZER and version != st.plain_version:
-                    st.plain_version = version
+                changed = parameter._version != version  # noqa: SLF001
+                if st.stage == IN_OPTIMIZER and changed:
                     raw[OPTIMIZER_END] = now
                     if st.marked:
                         st.stage = UPDATED
@@ -61,20 +61,20 @@ def timed_step(
                     except Exception as error:  # noqa: BLE001
                         st.fail("optimizer", error)
                     return out
-                st.leave_odd_optimizer(self, version != st.plain_version)
+                st.leave_odd_optimizer(self, changed)
                 return out
         if st.stage in _TOLD and st.plain_optimizer() is self and not st.in_optimizer:
             # A trainer's plain step: its closure, if it has one, runs inside. (On another thread nothing
             # is plain, see `probe.patches`.)
             parameter = st.plain_parameter()
             if parameter is not None:
+                version = parameter._version  # noqa: SLF001
                 st.in_optimizer = True
                 try:
                     out = inner(self, *args, **kwargs)
                 finally:
                     st.in_optimizer = False
-                version = parameter._version  # noqa: SLF001
-                changed, st.plain_version = version != st.plain_version, version
+                changed = parameter._version != version  # noqa: SLF001
                 if st.stage == T_OPTIMIZER and changed:
                     st.stage = T_UPDATED
                 else:

@@ -1243,6 +1243,278 @@ def an_error_in_a_backward_among_plain_steps_leaves_everything_in_place():
     return [made.result(), said, before == (torch.autograd.backward, torch.optim.Adam.step)]
 
 
+@case
+def what_is_put_into_the_trainers_dictionary_within_a_step_is_used_in_it():
+    class Other(Waits):
+        pass
+
+    def prepares(batch, *args, **kwargs):
+        if made.engine.state.iteration == 25:
+            vars(made.engine)["inferer"] = Other(0.005)
+        return default_prepare_batch(batch, *args, **kwargs)
+
+    def swaps(pred, target):
+        if made.engine.state.iteration == 28:
+            vars(made.engine)["optimizer"] = torch.optim.SGD(made.net.parameters(), lr=0.5)
+        return nn.functional.mse_loss(pred, target)
+
+    made = Trained(loader(32), prepare_batch=prepares, loss_function=swaps)
+    made.run()
+    s = seen()
+    if s:
+        assert within(5, s.ms("forward")[24:], 20)
+        assert min(s.ms("forward")[:24]) < 5
+        assert s.column("updates") == [1] * 32
+    return made.result()
+
+
+@case
+def a_subclass_that_keeps_its_attributes_elsewhere_is_read_there():
+    class Elsewhere(SupervisedTrainer):
+        def __setattr__(self, name, value):
+            if name == "network":
+                self.__dict__.setdefault("kept", {})[name] = value
+            else:
+                super().__setattr__(name, value)
+
+        def __getattr__(self, name):
+            if name == "network":
+                return self.__dict__["kept"][name]
+            raise AttributeError(name)
+
+    class Doubled(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return 2 * self.inner(x)
+
+    def replaces(engine):
+        if engine.state.iteration == 25:
+            engine.network = Doubled(made.net)
+
+    made = Trained(loader(32), kind=Elsewhere, handlers=[On(Events.ITERATION_COMPLETED, replaces)])
+    made.run()
+    s = seen()
+    if s:
+        assert s.column("updates") == [1] * 32
+    return [made.result(), type(made.engine.network).__name__]
+
+
+@case
+def a_trainer_that_is_not_hashable_is_measured():
+    class Equal(SupervisedTrainer):  # noqa: PLW1641 - without a hash, as Python has it
+        def __eq__(self, other):
+            return self is other
+
+    made = train(loader(4), kind=Equal)
+    s = seen()
+    if s:
+        assert s.column("updates") == [1] * 4
+    return made.result()
+
+
+@case
+def a_compiled_loss_that_reads_the_trainer_is_compiled_as_without():
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    def loss(pred, target):
+        return nn.functional.mse_loss(pred, target) + made.engine.network.out.bias.square().sum()
+
+    made = Trained(loader(40), loss_function=torch.compile(loss, backend=backend, fullgraph=True))
+    made.run()
+    s = seen()
+    if s:
+        assert s.column("updates") == [1] * 40
+    return [made.result(), graphs]
+
+
+@case
+def a_scheduler_that_is_made_among_plain_steps_hides_no_update():
+    def makes(engine):
+        if engine.state.iteration == 25:
+            made.schedule = torch.optim.lr_scheduler.StepLR(made.optimizer, 100)
+        if engine.state.iteration == 30:
+            held_out.run()
+
+    made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, makes)])
+    held_out = SupervisedEvaluator(
+        device=torch.device("cpu"), val_data_loader=loader(2), network=made.net, decollate=False
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert s.column("updates") == [1] * 40
+        assert s.flagged(SKIPPED) == [False] * 40
+    return made.result()
+
+
+@case
+def what_is_put_around_the_firing_of_events_among_plain_steps_loses_none():
+    fired = []
+
+    def replaces(engine):
+        if engine.state.iteration == 25:
+            inner = engine._fire_event
+
+            def logged(name, *args, **kwargs):
+                fired.append(str(name))
+                return inner(name, *args, **kwargs)
+
+            engine._fire_event = logged
+        if engine.state.iteration == 30:
+            held_out.run()
+
+    made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, replaces)])
+    held_out = SupervisedEvaluator(
+        device=torch.device("cpu"), val_data_loader=loader(2), network=made.net, decollate=False
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert s.column("updates") == s.column("microbatches") == s.column("fetches") == [1] * 40
+        for phase in PHASES:
+            assert all(v > 0 for v in s.column(phase + "_ns")), phase
+    return [made.result(), fired]
+
+
+@case
+def a_skipped_update_is_one_though_the_parameters_change_otherwise():
+    class Guards(torch.optim.SGD):
+        calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            if self.calls % 3 == 0:
+                return None
+            return super().step(closure)
+
+    def clips(_engine):
+        with torch.no_grad():
+            for parameter in made.net.parameters():
+                parameter.clamp_(-1, 1)
+
+    made = Trained(
+        loader(45), optimizer=lambda p: Guards(p, lr=1e-2), handlers=[On(Events.ITERATION_COMPLETED, clips)]
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert s.flagged(SKIPPED) == [i % 3 == 2 for i in range(45)]
+        assert sum(s.column("updates")) == 30
+    return made.result()
+
+
+@case
+def a_thread_that_asks_for_handlers_or_attributes_moves_no_phase():
+    stop = threading.Event()
+
+    def other(_engine):
+        pass
+
+    def asks():
+        while not stop.is_set():
+            for event in (
+                Events.ITERATION_COMPLETED,
+                Events.GET_BATCH_STARTED,
+                IterationEvents.MODEL_COMPLETED,
+            ):
+                made.engine.has_event_handler(other, event)
+                made.engine.has_event_handler(made.losses, event)
+            _ = made.engine.network, made.engine.optimizer, made.engine.inferer
+            time.sleep(0.0005)
+
+    def prepares(batch, *args, **kwargs):
+        time.sleep(0.003)
+        return default_prepare_batch(batch, *args, **kwargs)
+
+    made = Trained(loader(60), prepare_batch=prepares)
+    thread = threading.Thread(target=asks)
+    thread.start()
+    try:
+        made.run()
+    finally:
+        stop.set()
+        thread.join()
+    s = seen()
+    if s:
+        assert s.column("updates") == s.column("microbatches") == [1] * 60
+        assert s.parts["prepare_batch"] >= 3 * 58
+        assert min(s.ms("forward")) < 3
+    return made.result()
+
+
+@case
+def a_prepare_batch_that_reads_the_trainer_is_no_other_part():
+    def prepares(batch, *args, **kwargs):
+        _ = made.engine.network, made.engine.optimizer, made.engine.inferer
+        time.sleep(0.003)
+        return default_prepare_batch(batch, *args, **kwargs)
+
+    made = Trained(loader(40), prepare_batch=prepares)
+    made.run()
+    s = seen()
+    if s:
+        assert s.parts["prepare_batch"] >= 3 * 38
+        assert min(s.ms("forward")) < 3
+        assert s.parts["zero_grad"] < s.parts["prepare_batch"] / 2
+    return made.result()
+
+
+@case
+def a_handler_that_raises_among_plain_steps_and_is_forgiven():
+    def fails(engine):
+        if engine.state.iteration == 26:
+            raise ValueError("forgiven")
+
+    def forgives(engine):
+        if engine.state.iteration == 24:
+            engine.add_event_handler(Events.EXCEPTION_RAISED, lambda _engine, _error: None)
+
+    def slow(_engine):
+        time.sleep(0.001)
+
+    made = Trained(
+        loader(40),
+        max_epochs=2,
+        handlers=[On(Events.ITERATION_COMPLETED, f) for f in (forgives, slow, fails)],
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert sum(s.column("updates")) == len(s.steps) == made.engine.state.iteration
+        assert s.flagged(SKIPPED) == [False] * len(s.steps)
+        assert s.total_ms("between_handlers") >= len(s.steps) - 3
+    return made.result()
+
+
+@case
+def a_failed_step_is_aborted_though_the_forgiving_handler_came_late():
+    def infers(x, network):
+        if made.engine.state.iteration == 26:
+            raise ValueError("forgiven")
+        return network(x)
+
+    def forgives(engine):
+        if engine.state.iteration == 24:
+            engine.add_event_handler(Events.EXCEPTION_RAISED, lambda _engine, _error: None)
+
+    made = Trained(
+        loader(40), max_epochs=2, inferer=infers, handlers=[On(Events.ITERATION_COMPLETED, forgives)]
+    )
+    made.run()
+    s = seen()
+    if s:
+        assert s.aborted == 1
+        assert s.column("fetches") == s.column("updates") == [1] * len(s.steps)
+    return made.result()
+
+
 if __name__ == "__main__":
     import by_hand  # noqa: F401 - its cases come after these
 
