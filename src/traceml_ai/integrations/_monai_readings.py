@@ -155,16 +155,18 @@ class Readings:
             self._hold(self.values)
 
     # -- what reading does --------------------------------------------------------------------
+    # Who reads is asked where code of the user's runs before it: after ``prepare_batch``. Elsewhere the
+    # thread tells.
 
     def _prepare_batch(self) -> Read:
         run, measured, st = self._run, self._engine, self._run.st
-        told, clock, tensor, iterating = st.told, st.clock, run.tensor, self._iterating
+        told, clock, tensor = st.told, st.clock, run.tensor
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_FETCHED and getframe(1).f_code is iterating:
+                if st.stage == T_FETCHED and st.ident == get_ident():
                     try:
                         if len(get_referents(engine)) != self.count:
                             self._check()
@@ -213,17 +215,17 @@ class Readings:
 
     def _optimizer(self) -> Read:
         measured, marks, st = self._engine, self.marks, self._run.st
-        told, clock, iterating = st.told, st.clock, self._iterating
+        told, clock = st.told, st.clock
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
                 stage = st.stage
-                if stage == T_TRAINING and getframe(1).f_code is iterating:
+                if stage == T_TRAINING and st.ident == get_ident():
                     marks[ZEROED] = clock()
                     st.stage = T_ZEROING
-                elif stage == T_BACKWARDED and getframe(1).f_code is iterating:
+                elif stage == T_BACKWARDED and st.ident == get_ident():
                     if len(get_referents(engine)) != self.count:
                         self._check()
                     told[_OPTIMIZER_BEGIN] = clock()
@@ -240,13 +242,13 @@ class Readings:
 
     def _inferer(self) -> Read:
         measured, st = self._engine, self._run.st
-        told, clock, computing = st.told, st.clock, self._computing
+        told, clock = st.told, st.clock
 
         def read(engine: Any) -> Any:
             if engine is not measured:
                 values = vars(engine)
             else:
-                if st.stage == T_ZEROING and getframe(1).f_code is computing:
+                if st.stage == T_ZEROING and st.ident == get_ident():
                     told[_FORWARD_BEGIN] = clock()
                     st.stage = T_INFERRING
                 else:
