@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -516,17 +517,23 @@ def test_a_group_whose_batches_are_fetched_ahead_counts_each_of_them(stage: Stag
     assert phases(last(stage)) == (30, 60, 120, 5)
 
 
-def test_groups_of_a_loop_that_fetches_one_ahead_count_their_last_batch(stage: Stage) -> None:
-    batches = stage.iterate(object())
+def _fetched_ahead(stage: Stage, count: int) -> Iterator[int]:
+    """An epoch of so many batches, each given when the next was fetched."""
+    batches = stage.iterate("train")
     stage.fetch(batches, 10)
-    for i in range(1, 61):
-        if i < 60:
+    for i in range(count):
+        if i < count - 1:
             stage.fetch(batches, 10)
         else:
             stage.end(batches)
+        yield i
+
+
+def test_groups_of_a_loop_that_fetches_one_ahead_count_their_last_batch(stage: Stage) -> None:
+    for i in _fetched_ahead(stage, 60):
         stage.forward(20)
         stage.backward(40)
-        if i % 2 == 0:
+        if i % 2 == 1:
             stage.step(5)
     assert [r["microbatches"] for r in stage.records()] == [2] * 30
 
@@ -548,13 +555,7 @@ def test_a_loop_that_fetches_one_ahead_has_one_batch_a_step(stage: Stage) -> Non
 
 def test_the_last_batch_of_a_short_epoch_fetched_ahead_is_a_step(stage: Stage) -> None:
     for _ in range(4):
-        batches = stage.iterate("train")
-        stage.fetch(batches, 10)
-        for i in range(3):
-            if i < 2:
-                stage.fetch(batches, 10)
-            else:
-                stage.end(batches)
+        for _ in _fetched_ahead(stage, 3):
             stage.forward(20)
             stage.backward(40)
             stage.step(5)
@@ -567,13 +568,7 @@ def test_the_last_batch_of_a_short_epoch_fetched_ahead_is_a_step(stage: Stage) -
 def test_a_batch_used_again_after_one_was_fetched_ahead_makes_no_step(stage: Stage) -> None:
     first, second = Optimizer(), Optimizer()
     stage.st.optimizers = 2
-    batches = stage.iterate("train")
-    stage.fetch(batches, 10)
-    for i in range(3):
-        if i < 2:
-            stage.fetch(batches, 10)
-        else:
-            stage.end(batches)
+    for _ in _fetched_ahead(stage, 3):
         for optimizer in (first, second):
             stage.forward(20)
             stage.backward(40)

@@ -13,6 +13,7 @@ from traceml_ai.probe.columns import (
     T_CLOSING,
     T_UPDATED,
 )
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.schema.step import TOLD
 
 if TYPE_CHECKING:
@@ -95,8 +96,5 @@ class Completed(NotedHandlers):
 
 def _fired(handlers: NotedHandlers) -> Iterator[Any]:
     """`NotedRun.fired`, whose errors leave the handlers as they are."""
-    try:
-        return handlers.run.fired(handlers)
-    except Exception as error:  # noqa: BLE001 - ours must not become the training's
-        handlers.st.fail("monai", error)
-        return list.__iter__(handlers)
+    found: Iterator[Any] | None = call_safely(handlers.st, "monai", handlers.run.fired, handlers)
+    return list.__iter__(handlers) if found is None else found

@@ -56,6 +56,7 @@ from traceml_ai.probe.columns import (
     T_ZEROING,
     UPDATES,
 )
+from traceml_ai.probe.safety import call_safely
 from traceml_ai.probe.session import Session
 from traceml_ai.schema.step import TOLD
 
@@ -145,14 +146,13 @@ class NotedRun(SupervisedRun):
 
     def ends(self) -> None:
         """`Engine.run` returns."""
-        self.readings.end()
         self._settle()
         self._put_back(OUT)  # if measuring was turned off
         super().ends()
 
     def _settle(self) -> None:
         if self.st.stage >= IDLE:
-            self.st.settle()
+            call_safely(self.st, "monai", self.st.settle)
 
     # -- from the books to plain steps, and back --------------------------------------------------
 
@@ -204,9 +204,9 @@ class NotedRun(SupervisedRun):
         """Have in place again what plain steps do without; ``stage``: at which they have ended."""
         if self.backward is not None and stage == T_BACKWARD:
             self.backward.is_out = True
-        for patch in (self._firing, self.backward):
-            if patch is not None:
-                patch.put_back()
+            self.backward.put_back()
+        if self._firing is not None:
+            self._firing.put_back()
 
     def _settle_parts(self, stage: int, parts: int) -> None:
         """Count the parts of the residual that are over."""
@@ -254,10 +254,7 @@ class NotedRun(SupervisedRun):
     def _then_close(self, entries: Iterator[Any]) -> Iterator[Any]:
         """The handlers of the last event, and what the function around ``_fire_event`` does after them."""
         yield from entries
-        try:
-            self.closes()
-        except Exception as error:  # noqa: BLE001 - ours must not become the training's
-            self.st.fail("monai", error)
+        call_safely(self.st, "monai", self.closes)
 
     def completing(self, handlers: NotedHandlers, entries: Iterator[Any]) -> Iterator[Any]:
         """The handlers of a plain step's last event; then the step is over."""

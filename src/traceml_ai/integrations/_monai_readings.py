@@ -7,7 +7,8 @@ the real object.
 CPython keeps an object's attributes without a ``__dict__`` until one is asked for, and is slower with all
 of them from then on (3 us of a small step). Hence the four are looked up before the properties are in
 place, and held here. Whatever changes them by name goes through the properties; whether somebody has
-changed them by ``vars()`` the object is asked when a step begins. From then on its ``__dict__`` is read.
+changed them by ``vars()`` the object is asked where code of the user's has run. From then on its
+``__dict__`` is read.
 """
 
 from __future__ import annotations

@@ -1051,6 +1051,13 @@ def _is_noted():
     return session.current.st.telling is not None
 
 
+def held_out_of(made, data):
+    """What validates the net that is trained."""
+    return SupervisedEvaluator(
+        device=torch.device("cpu"), val_data_loader=data, network=made.net, decollate=False
+    )
+
+
 @case
 def plain_steps_are_only_noted_and_say_the_same():
     noted = []
@@ -1106,12 +1113,7 @@ def validation_among_plain_steps_is_validation():
             held_out.run()
 
     made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, validates)])
-    held_out = SupervisedEvaluator(
-        device=torch.device("cpu"),
-        val_data_loader=loader(2, sleep_s=0.003),
-        network=made.net,
-        decollate=False,
-    )
+    held_out = held_out_of(made, loader(2, sleep_s=0.003))
     made.run()
     s = seen()
     if s:
@@ -1343,9 +1345,7 @@ def a_scheduler_that_is_made_among_plain_steps_hides_no_update():
             held_out.run()
 
     made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, makes)])
-    held_out = SupervisedEvaluator(
-        device=torch.device("cpu"), val_data_loader=loader(2), network=made.net, decollate=False
-    )
+    held_out = held_out_of(made, loader(2))
     made.run()
     s = seen()
     if s:
@@ -1371,9 +1371,7 @@ def what_is_put_around_the_firing_of_events_among_plain_steps_loses_none():
             held_out.run()
 
     made = Trained(loader(40), handlers=[On(Events.ITERATION_COMPLETED, replaces)])
-    held_out = SupervisedEvaluator(
-        device=torch.device("cpu"), val_data_loader=loader(2), network=made.net, decollate=False
-    )
+    held_out = held_out_of(made, loader(2))
     made.run()
     s = seen()
     if s:
